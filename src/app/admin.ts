@@ -1,0 +1,40 @@
+import { TidemarkError } from '../errors.ts'
+import type { Store, Tx, WatcherRow } from '../store/store.ts'
+import { type Op, wait } from '../util/op.ts'
+import type { World } from '../util/world.ts'
+import type { Admin, By } from './types.ts'
+
+function* lockByName(tx: Tx, name: string): Op<WatcherRow> {
+  const found = yield* wait(tx.cursors.find(name))
+  const row = found && (yield* wait(tx.cursors.lock(found.id)))
+  if (!row) throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher in this database', { values: { watcher: name } })
+  return row
+}
+
+/** What an operator does, with nothing but a store: works beside a running process, which sees it at its next step. */
+export function createAdmin(store: Store, world: World): Admin {
+  const act = (action: string, watcher: string, by: By, change: (tx: Tx, row: WatcherRow, now: number) => Op<void>) =>
+    store.transact(function* (tx) {
+      const now = world.now()
+      yield* change(tx, yield* lockByName(tx, watcher), now)
+      yield* wait(tx.audit.add({ at: now, actor: by.actor, action, watcher, reason: by.reason }))
+    })
+  return {
+    resume: (watcher, by) =>
+      act('resume', watcher, by, function* (tx, row, now) {
+        yield* wait(tx.cursors.change(row.id, { state: 'running', reason: null, updatedAt: now }))
+      }),
+    pause: (watcher, by) =>
+      act('pause', watcher, by, function* (tx, row, now) {
+        const reason = { code: 'PAUSED', sentence: by.reason, next: 'Run `tidemark resume`.', values: {}, at: now }
+        yield* wait(tx.cursors.change(row.id, { state: 'paused', reason, updatedAt: now }))
+      }),
+    rename: (from, to, by) =>
+      act('rename', from, by, function* (tx, row, now) {
+        if (yield* wait(tx.cursors.find(to))) {
+          throw new TidemarkError('WATCHER_INVALID', 'The new name is taken', { values: { watcher: to } })
+        }
+        yield* wait(tx.cursors.change(row.id, { name: to, updatedAt: now }))
+      }),
+  }
+}

@@ -1,0 +1,271 @@
+import type { BlockRef } from '../chain/block.ts'
+import type { Position, Source, SourceStep, WatchPlan } from '../collect/source.ts'
+import { TidemarkError } from '../errors.ts'
+import { type Batch, cutBefore, cutRest } from '../handle/batch.ts'
+import { asTidemarkError, haltReason, judge, retryWait } from '../handle/failure.ts'
+import { makeReady, type ReadyContext } from '../handle/ready.ts'
+import { checkLowWater, checkRow, type Expected, type Run } from '../handle/run.ts'
+import { type BatchOutcome, runBatch } from '../handle/run-batch.ts'
+import { EventFailure } from '../handle/scope.ts'
+import { forget } from '../settle/prune.ts'
+import { rollBack } from '../settle/rollback.ts'
+import { settleThrough } from '../settle/settle.ts'
+import type { HaltReason, WatcherRow } from '../store/store.ts'
+import { wait } from '../util/op.ts'
+import type { TidemarkEvents } from './types.ts'
+
+export type StepKind = 'events' | 'undo' | 'settle' | 'forget' | 'idle' | 'stopped' | 'halted' | 'failing'
+
+export interface StepResult {
+  readonly did: StepKind
+  readonly events: number
+  /** Milliseconds until it is worth coming again; 0: at once; null: never by itself. */
+  readonly waitMs: number | null
+}
+
+export type Emit = <K extends keyof TidemarkEvents>(type: K, event: TidemarkEvents[K]) => void
+
+export interface RunnerOptions {
+  readonly run: Run
+  readonly plan: WatchPlan
+  readonly source: Source
+  readonly ready: ReadyContext
+  readonly retentionBlocks: number
+  readonly emit: Emit
+  /** Done once, after the source's first answer: keeps what tells this chain from another. */
+  readonly rememberChain: () => Promise<void>
+}
+
+/** How often a watcher that is paused or halted looks whether it was resumed. */
+const STOPPED_WAIT_MS = 1_000
+/** Commits between two looks at what may be forgotten. */
+const FORGET_EVERY = 32
+
+type BlocksStep = Extract<SourceStep, { kind: 'blocks' }>
+
+/**
+ * One watcher as a step function: one bounded piece of work a call, nothing left running in between, and when to come
+ * again. The daemon, `runOnce` and the simulator are loops around `step`.
+ */
+export class WatcherRunner {
+  readonly name: string
+  /** The passing error that is being waited out; null when all is well. */
+  failing: { error: TidemarkError; tries: number } | null = null
+  /** What the last step was, for the status view. */
+  last: StepKind = 'idle'
+  phase: 'backfill' | 'live' = 'backfill'
+  /** The end block was reached and settled: nothing is left to do. */
+  ended = false
+  private readonly options: RunnerOptions
+  private readonly run: Run
+  /** Blocks that were fetched and readied, but not committed before the batch's time was over. */
+  private carry: { batch: Batch; cursor: BlockRef; epoch: number } | null = null
+  /** The row as last read: what a halt is written against. */
+  private row: WatcherRow | null = null
+  private chainKnown = false
+  private sinceForget = 0
+  private moreToForget = true
+
+  constructor(options: RunnerOptions) {
+    this.options = options
+    this.run = options.run
+    this.name = options.run.watcher.name
+  }
+
+  /** Does the next bounded piece of work. Never throws: failures are halts or waits (P8, P11). */
+  async step(signal?: AbortSignal): Promise<StepResult> {
+    try {
+      const result = await this.work(signal)
+      this.recovered()
+      this.last = result.did
+      return result
+    } catch (error) {
+      return signal?.aborted ? { did: 'stopped', events: 0, waitMs: null } : await this.failed(error)
+    }
+  }
+
+  private async work(signal?: AbortSignal): Promise<StepResult> {
+    const row = await this.readRow()
+    if (row.state !== 'running') return { did: 'stopped', events: 0, waitMs: STOPPED_WAIT_MS }
+    checkLowWater(row)
+    const carried = this.takeCarry(row)
+    if (carried) return this.applyBatch(row, carried)
+    if (this.sinceForget >= FORGET_EVERY && (await this.forgetOld(row))) return { did: 'forget', events: 0, waitMs: 0 }
+    const step = await this.options.source.next(this.options.plan, await this.position(row), signal)
+    if (!this.chainKnown) await this.options.rememberChain()
+    this.chainKnown = true
+    return this.dispatch(row, step)
+  }
+
+  private async dispatch(row: WatcherRow, step: SourceStep): Promise<StepResult> {
+    switch (step.kind) {
+      case 'blocks':
+        return this.applyBlocks(row, step)
+      case 'rollback':
+        return this.undo(row, step.to, step.why)
+      case 'settle':
+        return this.settle(row, step.upTo, step.finalized)
+      case 'idle':
+        return this.idle(row, step)
+    }
+  }
+
+  private async readRow(): Promise<WatcherRow> {
+    const row = await this.run.store.read((tx) => wait(tx.cursors.find(this.name)))
+    if (!row) throw new TidemarkError('FENCED', 'The watcher has no row any more', { values: { watcher: this.name } })
+    this.row = row
+    return row
+  }
+
+  private async position(row: WatcherRow): Promise<Position> {
+    const { store, id } = this.run
+    const trail = await store.read((tx) => wait(tx.trail.list(id)))
+    return {
+      cursor: row.cursor,
+      trail,
+      settled: row.settled,
+      finalized: row.finalized,
+      applied: (from, to) => store.read((tx) => wait(tx.marks.between(id, from, to))),
+    }
+  }
+
+  private takeCarry(row: WatcherRow): Batch | null {
+    const carry = this.carry
+    this.carry = null
+    if (!carry || !row.cursor || carry.epoch !== row.epoch) return null
+    return carry.cursor.number === row.cursor.number && carry.cursor.hash === row.cursor.hash ? carry.batch : null
+  }
+
+  private async applyBlocks(row: WatcherRow, step: BlocksStep): Promise<StepResult> {
+    this.phase = step.phase
+    const { events, failure } = await makeReady(this.options.ready, step.logs)
+    const { phase, from, to, trail, finalized, head } = step
+    const attempt = (this.failing?.tries ?? 0) + 1
+    const whole: Batch = { phase, from, to, events, trail, finalized, head, attempt }
+    if (!failure) return this.applyBatch(row, whole)
+    const sound = cutBefore(whole, failure.block)
+    if (sound) await this.applyBatch(row, sound)
+    throw failure.error
+  }
+
+  /** A failed batch is cut before the block that failed, so that one bad event holds up nothing older than itself. */
+  private async applyBatch(row: WatcherRow, batch: Batch): Promise<StepResult> {
+    const expected: Expected = { cursor: row.cursor, epoch: row.epoch }
+    try {
+      const outcome = await runBatch(this.run, expected, batch)
+      const rest = cutRest(batch, outcome.to)
+      if (rest) this.carry = { batch: rest, cursor: outcome.to, epoch: row.epoch }
+      return this.applied(batch, outcome)
+    } catch (error) {
+      if (!(error instanceof EventFailure)) throw error
+      const sound = cutBefore(batch, error.block)
+      if (sound) this.applied(sound, await runBatch(this.run, expected, sound))
+      throw error.error
+    }
+  }
+
+  private applied(batch: Batch, outcome: BatchOutcome): StepResult {
+    this.sinceForget++
+    const { phase, from, head } = batch
+    const { applied: events, duplicates, to } = outcome
+    this.options.emit('applied', { watcher: this.name, phase, from, to: to.number, head: head.number, events, duplicates })
+    if (outcome.settled) this.options.emit('settled', { watcher: this.name, through: to.number, events })
+    return { did: 'events', events, waitMs: 0 }
+  }
+
+  private async undo(row: WatcherRow, to: BlockRef | null, why: 'reorg' | 'sweep'): Promise<StepResult> {
+    const outcome = await unwrap(rollBack(this.run, { cursor: row.cursor, epoch: row.epoch }, to, why))
+    this.options.emit('undone', { watcher: this.name, to: to?.number ?? null, ...outcome, why })
+    return { did: 'undo', events: 0, waitMs: 0 }
+  }
+
+  private async settle(row: WatcherRow, upTo: BlockRef['number'], finalized: BlockRef['number']): Promise<StepResult> {
+    const expected: Expected = { cursor: row.cursor, epoch: row.epoch }
+    try {
+      const outcome = await settleThrough(this.run, expected, upTo, finalized)
+      this.options.emit('settled', { watcher: this.name, ...outcome })
+      this.sinceForget++
+      return { did: 'settle', events: 0, waitMs: 0 }
+    } catch (error) {
+      if (!(error instanceof EventFailure)) throw error
+      const before = error.block - 1
+      if (before > (row.settled ?? row.startBlock - 1)) {
+        await unwrap(settleThrough(this.run, expected, before as BlockRef['number'], finalized))
+      }
+      throw error.error
+    }
+  }
+
+  private async idle(row: WatcherRow, step: Extract<SourceStep, { kind: 'idle' }>): Promise<StepResult> {
+    if (step.why === 'finality-stalled') {
+      throw new TidemarkError('UNSETTLED_LIMIT', 'Finality stalls, and undo has reached its limit', { values: { watcher: this.name } })
+    }
+    if (this.moreToForget && (await this.forgetOld(row))) return { did: 'forget', events: 0, waitMs: 0 }
+    if (step.why === 'at-head' || step.why === 'not-final') this.phase = 'live'
+    this.ended = step.why === 'ended'
+    return { did: 'idle', events: 0, waitMs: step.waitMs }
+  }
+
+  private async forgetOld(row: WatcherRow): Promise<boolean> {
+    this.sinceForget = 0
+    const { more, deleted } = await forget(this.run, row, this.options.retentionBlocks)
+    this.moreToForget = more
+    return more || deleted > 0
+  }
+
+  private recovered(): void {
+    this.moreToForget ||= this.sinceForget > 0
+    if (!this.failing) return
+    this.failing = null
+    this.options.emit('recovered', { watcher: this.name })
+  }
+
+  private async failed(thrown: unknown): Promise<StepResult> {
+    this.carry = null
+    const error = asTidemarkError(thrown)
+    const verdict = judge(error)
+    if (verdict === 'halt') return this.halt(error)
+    const tries = (this.failing?.tries ?? 0) + 1
+    this.failing = { error, tries }
+    // Another run was here: the row is read again at once the first time, and with growing waits when it goes on.
+    const waitMs = verdict === 'stand-down' && tries === 1 ? 0 : retryWait(tries, this.run.world.random())
+    this.options.emit('failing', { watcher: this.name, code: error.code, sentence: error.sentence, tries, waitMs })
+    this.last = 'failing'
+    return { did: 'failing', events: 0, waitMs }
+  }
+
+  /**
+   * Writes the reason into the row, unless another run holds it by now: a fenced run can meet errors that look permanent
+   * and are not its own. When the reason cannot be written, the watcher waits and tries again: it cannot go on anyway.
+   */
+  private async halt(error: TidemarkError): Promise<StepResult> {
+    const reason = haltReason(error, this.run.world.now())
+    try {
+      await writeHalt(this.run, this.row, reason)
+    } catch (cause) {
+      const passing = asTidemarkError(cause)
+      return this.failed(passing.kind === 'retries' ? passing : new TidemarkError('STORE_FAILED', 'A halt could not be written', { cause }))
+    }
+    this.failing = null
+    this.options.emit('halted', { watcher: this.name, reason })
+    this.last = 'halted'
+    return { did: 'halted', events: 0, waitMs: STOPPED_WAIT_MS }
+  }
+}
+
+/** The error at an event, without the block that it was tied to. */
+async function unwrap<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    throw error instanceof EventFailure ? error.error : error
+  }
+}
+
+function writeHalt(run: Run, seen: WatcherRow | null, reason: HaltReason): Promise<void> {
+  return run.store.transact(function* (tx) {
+    const row = yield* wait(tx.cursors.lock(run.id))
+    if (seen) checkRow(run, row, { cursor: seen.cursor, epoch: seen.epoch })
+    yield* wait(tx.cursors.change(run.id, { state: 'halted', reason, updatedAt: reason.at }))
+  })
+}

@@ -1,0 +1,42 @@
+import { type BlockNumber, type BlockRef, blockNumber } from '../chain/block.ts'
+import type { View } from './reader.ts'
+import type { Position, SourceStep, WatchPlan } from './source.ts'
+
+/** One call of `Source.next`: the watcher, where it stands, and what the chain looks like now. */
+export interface Task {
+  readonly plan: WatchPlan
+  readonly position: Position
+  readonly view: View
+  /** The chain's effective finality; null: nothing is final yet. */
+  readonly final: BlockNumber | null
+  /** What this view alone says is final, whatever is stored; null: it cannot say. */
+  readonly claim: BlockNumber | null
+  /** The highest block that the watcher may act on now; null: none. */
+  readonly target: BlockNumber | null
+  readonly phase: 'backfill' | 'live'
+  readonly signal: AbortSignal | undefined
+}
+
+export type BlocksStep = Extract<SourceStep, { kind: 'blocks' }>
+export type IdleStep = Extract<SourceStep, { kind: 'idle' }>
+
+/** The first block that is not applied yet. */
+export function nextBlock({ plan, position }: Pick<Task, 'plan' | 'position'>): BlockNumber {
+  return position.cursor === null ? plan.startBlock : blockNumber(position.cursor.number + 1)
+}
+
+/** The last block that is settled, or the one before the start block. May be −1. */
+export function settledLine({ plan, position }: Pick<Task, 'plan' | 'position'>): number {
+  return position.settled ?? plan.startBlock - 1
+}
+
+/** Every block that the watcher remembers, newest first, the cursor included. */
+export function remembered({ position }: Pick<Task, 'position'>): readonly BlockRef[] {
+  const { cursor, trail } = position
+  return cursor === null || trail.some((block) => block.number === cursor.number) ? trail : [cursor, ...trail]
+}
+
+/** A header without what only this folder needs. */
+export function refOf(block: BlockRef): BlockRef {
+  return { number: block.number, hash: block.hash }
+}

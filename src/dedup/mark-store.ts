@@ -1,0 +1,17 @@
+import type { StoreCapabilities, Tx } from '../store/store.ts'
+import type { Op } from '../util/op.ts'
+
+/** What marks need of a transaction. */
+export type MarkTx = Pick<Tx, 'handled' | 'inTransaction' | 'savepoint' | 'release' | 'rollbackTo'>
+
+/**
+ * What the parts used alone need of a store: the store port, as far as they use it. `Db` is the connection that the
+ * application brings, which is not the guarded handle of a watcher's handler. Every `Store` has this shape.
+ */
+export interface MarkStore<Db = never, Async extends boolean = boolean> {
+  readonly capabilities: StoreCapabilities & { readonly asyncHandlers: Async }
+  transact<T>(body: (tx: MarkTx) => Op<T>): Promise<T>
+  read<T>(body: (tx: MarkTx) => Op<T>): Promise<T>
+  /** @throws {TidemarkError} `NOT_IN_TRANSACTION` */
+  join(db: Db): MarkTx
+}

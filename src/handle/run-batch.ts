@@ -1,0 +1,230 @@
+import type { BlockRef } from '../chain/block.ts'
+import { TidemarkError } from '../errors.ts'
+import type { CursorChange, DbScope, KeptEvent, Mark, Tx, WatcherRow } from '../store/store.ts'
+import { invariant } from '../util/invariant.ts'
+import { decodeValue, encodeValue } from '../util/json.ts'
+import { type Op, wait } from '../util/op.ts'
+import { type Batch, cutAfter, digestOf, type ReadyEvent } from './batch.ts'
+import { type Expected, guardedCommit, type Run } from './run.ts'
+import { callUser, EventFailure, publicValues, tablesFor } from './scope.ts'
+
+/** What one commit did. */
+export interface BatchOutcome {
+  /** The last block committed; below the batch's end when time ran out. */
+  readonly to: BlockRef
+  readonly applied: number
+  /** Events that were marked already: delivered twice, applied once (P2). */
+  readonly duplicates: number
+  /** Whether the blocks were settled in the same commit, since they were final already. */
+  readonly settled: boolean
+}
+
+/** A memo lives in an undo record, so its size is bounded. */
+const MEMO_LIMIT = 65_536
+/** Handlers run in slices of about this long between two arms of the watchdog that ends endless loops. */
+const SLICE_MS = 50
+/** Managed rows buffered before they are written. */
+const FLUSH_AT = 5_000
+
+function markOf(ready: ReadyEvent): Mark {
+  const { log, stableId } = ready
+  return {
+    blockNumber: log.blockNumber,
+    blockHash: log.blockHash,
+    stableId,
+    transactionHash: log.transactionHash,
+    logIndex: log.logIndex,
+  }
+}
+
+function encodeMemo(run: Run, ready: ReadyEvent, memo: unknown): string | null {
+  if (memo === undefined) return null
+  const fail = (sentence: string, cause?: unknown) =>
+    new TidemarkError('MEMO_INVALID', sentence, { values: publicValues(run, ready.event), cause })
+  let text: string
+  try {
+    text = encodeValue(memo)
+  } catch (cause) {
+    throw fail('The handler returned something that cannot be kept as a memo', cause)
+  }
+  if (text.length > MEMO_LIMIT) throw fail(`The memo is longer than ${MEMO_LIMIT} characters`)
+  return text
+}
+
+function keptEvent(ready: ReadyEvent, memo: string | null): KeptEvent {
+  const { event, log, stableId, sequence, key } = ready
+  return { eventName: event.name, log, stableId, sequence, key, memo }
+}
+
+export function* flushAll(tx: Tx, run: Run): Op<void> {
+  for (const participant of run.participants) yield* participant.flush(tx)
+}
+
+function handlerScope(run: Run, tx: Tx, batch: Batch, ready: ReadyEvent, scope: DbScope<unknown>): unknown {
+  const { event, key, prepared } = ready
+  return {
+    event,
+    key,
+    prepared,
+    phase: batch.phase,
+    signal: run.signal,
+    db: scope.db,
+    tables: tablesFor(run, 'handle', event),
+    savepoint: <T>(fn: () => T) => scope.savepoint(fn),
+    flush: () => tx.drive(flushAll(tx, run)),
+  }
+}
+
+/** Marks first, then works: a mark that was there already means that the effects are there too. Answers the memo. */
+function* applyEvent(tx: Tx, run: Run, batch: Batch, ready: ReadyEvent): Op<'duplicate' | { memo: string | null }> {
+  const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))
+  if (!isNew) return 'duplicate'
+  const handle = run.watcher.handle as (scope: unknown) => unknown
+  const result = yield* callUser(tx, run, 'handle', ready.event, (scope) => handle(handlerScope(run, tx, batch, ready, scope)))
+  try {
+    return { memo: encodeMemo(run, ready, result) }
+  } catch (error) {
+    throw TidemarkError.is(error) ? new EventFailure(error, ready.log.blockNumber) : error
+  }
+}
+
+/** Progress through a batch: kept outside the operation, since a slice may end in the middle. */
+interface Progress {
+  next: number
+  readonly kept: KeptEvent[]
+  duplicates: number
+  readonly startedAt: number
+  /** Set when the batch's time is over and a block has just ended. */
+  cutAt: BlockRef | null
+}
+
+function outOfTime(run: Run, batch: Batch, progress: Progress): BlockRef | null {
+  if (run.world.monotonic() - progress.startedAt <= run.watcher.batch.maxMs) return null
+  const last = batch.events[progress.next - 1]?.log
+  const following = batch.events[progress.next]?.log
+  if (!last || !following || last.blockNumber === following.blockNumber) return null
+  return { number: last.blockNumber, hash: last.blockHash }
+}
+
+/** Handles events until the slice is over, the batch is done, or its time is up. */
+function* handleSlice(tx: Tx, run: Run, batch: Batch, progress: Progress): Op<void> {
+  const until = run.world.monotonic() + SLICE_MS
+  while (progress.next < batch.events.length && !progress.cutAt) {
+    const ready = batch.events[progress.next] as ReadyEvent
+    const done = yield* applyEvent(tx, run, batch, ready)
+    if (done === 'duplicate') progress.duplicates++
+    else progress.kept.push(keptEvent(ready, done.memo))
+    progress.next++
+    for (const participant of run.participants) if (participant.pending() > FLUSH_AT) yield* participant.flush(tx)
+    progress.cutAt = outOfTime(run, batch, progress)
+    if (run.world.monotonic() >= until) return
+  }
+}
+
+/** An endless loop ends the slice; the event it happened at is the one that was next. */
+function hung(run: Run, batch: Batch, progress: Progress, error: unknown): unknown {
+  const ready = batch.events[progress.next]
+  if (!ready || !TidemarkError.has(error, 'HANDLER_TIMEOUT')) return error
+  const named = new TidemarkError('HANDLER_TIMEOUT', error.sentence, {
+    values: { ...publicValues(run, ready.event), limitMs: run.watcher.handlerTimeout },
+    cause: error,
+  })
+  return new EventFailure(named, ready.log.blockNumber)
+}
+
+function* handleAll(tx: Tx, run: Run, batch: Batch): Op<Progress> {
+  const progress: Progress = { next: 0, kept: [], duplicates: 0, startedAt: run.world.monotonic(), cutAt: null }
+  // Statements check the deadline themselves; the hard limit is for loops that touch nothing.
+  const hardLimit = SLICE_MS + 2 * run.watcher.handlerTimeout
+  try {
+    while (progress.next < batch.events.length && !progress.cutAt) {
+      yield* tx.interruptible(() => handleSlice(tx, run, batch, progress), hardLimit)
+    }
+  } catch (error) {
+    throw hung(run, batch, progress, error)
+  }
+  yield* flushAll(tx, run)
+  return progress
+}
+
+/** Whether the batch settles as it is applied: final already, and nothing unsettled below it. */
+function settlesAtOnce(row: WatcherRow, batch: Batch): boolean {
+  if (batch.finalized === null || batch.to.number > batch.finalized) return false
+  const below = row.cursor === null ? null : row.cursor.number
+  return below === row.settled || below === null
+}
+
+/** The second stage of blocks that settle in the commit that applies them. */
+function* runFinals(tx: Tx, run: Run, kept: readonly KeptEvent[], batch: Batch): Op<void> {
+  if (!run.watcher.final) return
+  const byKey = new Map(batch.events.map((ready) => [`${ready.log.blockHash}${ready.stableId}`, ready.event]))
+  for (const one of kept) {
+    const event = byKey.get(`${one.log.blockHash}${one.stableId}`)
+    invariant(event, 'a handled event must be one of the batch')
+    yield* callFinal(tx, run, event, one.memo)
+  }
+  yield* flushAll(tx, run)
+}
+
+/** Calls the `final` stage for one event, with the memo that the handler left. */
+export function* callFinal(tx: Tx, run: Run, event: ReadyEvent['event'], memo: string | null): Op<void> {
+  const final = run.watcher.final as ((scope: unknown) => unknown) | undefined
+  if (!final) return
+  yield* callUser(tx, run, 'final', event, (scope) =>
+    final({
+      event,
+      memo: memo === null ? undefined : decodeValue(memo),
+      db: scope.db,
+      tables: tablesFor(run, 'final', event),
+      signal: run.signal,
+      savepoint: <T>(fn: () => T) => scope.savepoint(fn),
+    }),
+  )
+}
+
+function* keepForLater(tx: Tx, run: Run, batch: Batch, kept: readonly KeptEvent[]): Op<void> {
+  const wanted = typeof run.watcher.undo === 'function' || run.watcher.final !== undefined
+  if (wanted && kept.length > 0) yield* wait(tx.kept.add(run.id, kept))
+  if (batch.trail.length > 0) yield* wait(tx.trail.add(run.id, batch.trail))
+}
+
+function* recordCommit(tx: Tx, run: Run, batch: Batch): Op<void> {
+  const ids = batch.events.map((ready) => ready.stableId)
+  const { from, to, attempt } = batch
+  const committedAt = run.world.now()
+  const row = { from, to: to.number, events: ids.length, digest: digestOf(ids), committedAt, attempt, build: run.build }
+  yield* wait(tx.commits.add(run.id, row))
+}
+
+function newFinality(row: WatcherRow, batch: Batch): WatcherRow['finalized'] {
+  if (batch.finalized === null) return row.finalized
+  return row.finalized === null || batch.finalized > row.finalized ? batch.finalized : row.finalized
+}
+
+function* commitBody(tx: Tx, run: Run, row: WatcherRow, whole: Batch): Op<{ result: BatchOutcome; change: CursorChange }> {
+  invariant(row.cursor === null || whole.from === row.cursor.number + 1, 'a batch must start right above the cursor')
+  const progress = yield* handleAll(tx, run, whole)
+  const batch = progress.cutAt ? cutAfter(whole, progress.cutAt) : whole
+  const settled = settlesAtOnce(row, batch)
+  if (settled) yield* runFinals(tx, run, progress.kept, batch)
+  else yield* keepForLater(tx, run, batch, progress.kept)
+  yield* recordCommit(tx, run, batch)
+  const change: CursorChange = {
+    cursor: batch.to,
+    finalized: newFinality(row, batch),
+    ...(settled ? { settled: batch.to.number } : {}),
+    add: { applied: progress.kept.length, duplicates: progress.duplicates },
+    updatedAt: run.world.now(),
+  }
+  const result = { to: batch.to, applied: progress.kept.length, duplicates: progress.duplicates, settled }
+  return { result, change }
+}
+
+/**
+ * Applies whole blocks: marks, effects, managed writes and cursor in one transaction (P1).
+ * @throws {EventFailure} when the user's code failed at an event: the whole batch was rolled back
+ * @throws {TidemarkError} of a guard, or of the store: nothing was committed
+ */
+export async function runBatch(run: Run, expected: Expected, batch: Batch): Promise<BatchOutcome> {
+  return guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))
+}

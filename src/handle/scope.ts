@@ -1,0 +1,118 @@
+import { TidemarkError } from '../errors.ts'
+import type { DbScope, Tx } from '../store/store.ts'
+import { isThenable, type Op, wait } from '../util/op.ts'
+import type { TidemarkEvent } from './event.ts'
+import { scrub } from './failure.ts'
+import type { WriteOrigin } from './participant.ts'
+import type { Run } from './run.ts'
+
+/** Which of the user's functions is called; each fails under its own code. */
+export type Stage = 'handle' | 'undo' | 'final'
+
+const FAILED = { handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
+
+/** Rows of the `final` stage start here, so that they never meet those of the handler for the same event. */
+const FINAL_ORDINAL = 1_000_000
+
+/** What may be said in public about an event (P12). */
+export function publicValues(run: Run, event: TidemarkEvent): Record<string, unknown> {
+  return {
+    watcher: run.watcher.name,
+    event: event.name,
+    block: event.blockNumber,
+    transaction: event.transactionHash,
+    logIndex: event.logIndex,
+  }
+}
+
+/** An error tied to the event it happened at, so that the blocks before it can still be committed. */
+export class EventFailure extends Error {
+  readonly error: TidemarkError
+  readonly block: number
+
+  constructor(error: TidemarkError, block: number) {
+    super(error.message)
+    this.error = error
+    this.block = block
+  }
+}
+
+function promiseRefused(values: Record<string, unknown>, promise: PromiseLike<unknown>): never {
+  promise.then(undefined, () => {}) // its own rejection must not end the process
+  throw new TidemarkError('HANDLER_RETURNED_PROMISE', 'The handler returned a promise on an embedded store', { values })
+}
+
+function userError(stage: Stage, error: unknown, event: TidemarkEvent, values: Record<string, unknown>): TidemarkError {
+  if (TidemarkError.is(error)) return error
+  return new TidemarkError(FAILED[stage], `The ${stage} function threw: ${scrub(error, event.args)}`, { values, cause: error })
+}
+
+function* settleResult(run: Run, values: Record<string, unknown>, result: unknown): Op<unknown> {
+  if (!isThenable(result)) return result
+  if (!run.store.capabilities.asyncHandlers) promiseRefused(values, result)
+  return yield* wait(result)
+}
+
+/** Calls user code on a guarded handle. The guard's own findings win over what the user's code threw. */
+function* callGuarded(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call: (db: DbScope<unknown>) => unknown): Op<unknown> {
+  const values = publicValues(run, event)
+  const started = run.world.monotonic()
+  const timeout = run.watcher.handlerTimeout
+  const mayWrite = run.watcher.undo !== 'managed'
+  const scope = tx.openScope({ mayWrite, values, deadline: started + timeout })
+  let result: unknown
+  try {
+    result = yield* settleResult(run, values, call(scope))
+  } catch (error) {
+    yield* wait(scope.close('threw'))
+    throw userError(stage, error, event, values)
+  }
+  yield* wait(scope.close('returned'))
+  const took = run.world.monotonic() - started
+  if (took > timeout) {
+    throw new TidemarkError('HANDLER_TIMEOUT', `The ${stage} function took too long`, {
+      values: { ...values, tookMs: Math.round(took), limitMs: timeout },
+    })
+  }
+  return result
+}
+
+const SAVEPOINT = 'tidemark_handler'
+
+/** A savepoint opened before user code and released after it: gone if someone committed or rolled back in between. */
+function* releaseSavepoint(tx: Tx, values: Record<string, unknown>): Op<void> {
+  try {
+    yield* wait(tx.release(SAVEPOINT))
+  } catch (cause) {
+    throw new TidemarkError('HANDLER_ENDED_TRANSACTION', 'The handler ended the transaction', { values, cause })
+  }
+}
+
+/** Runs one of the user's functions for one event, inside its savepoint. @throws {EventFailure} */
+export function* callUser(
+  tx: Tx,
+  run: Run,
+  stage: Stage,
+  event: TidemarkEvent,
+  call: (db: DbScope<unknown>) => unknown,
+): Op<unknown> {
+  try {
+    yield* wait(tx.savepoint(SAVEPOINT))
+    const result = yield* callGuarded(tx, run, stage, event, call)
+    yield* releaseSavepoint(tx, publicValues(run, event))
+    return result
+  } catch (error) {
+    if (!TidemarkError.is(error)) throw error
+    throw new EventFailure(error, Number(event.blockNumber))
+  }
+}
+
+/** The managed tables as the user's function sees them for one event. */
+export function tablesFor(run: Run, stage: Stage, event: TidemarkEvent): Record<string, unknown> {
+  const origin: WriteOrigin = {
+    blockNumber: Number(event.blockNumber) as WriteOrigin['blockNumber'],
+    stableId: event.stableId,
+    firstOrdinal: stage === 'final' ? FINAL_ORDINAL : 0,
+  }
+  return Object.fromEntries(Object.entries(run.tables).map(([name, table]) => [name, table.api(origin)]))
+}

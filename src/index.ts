@@ -1,0 +1,20 @@
+export { connectAdmin, createTidemark, type TidemarkOptions } from './app/tidemark.ts'
+export type {
+  Admin,
+  By,
+  Health,
+  Logger,
+  RunOnceOptions,
+  RunOnceResult,
+  Status,
+  Tidemark,
+  TidemarkEvents,
+  WatcherStatus,
+} from './app/types.ts'
+export { type ChainConfig, type Config, type ConfigInput, defineConfig } from './config.ts'
+export { BoundedDeduplicator, type BoundedDeduplicatorOptions } from './dedup/bounded-deduplicator.ts'
+export { DeduplicationManager, type DeduplicationManagerOptions } from './dedup/deduplication-manager.ts'
+export { eventId, parseEventId, stableId } from './dedup/identity.ts'
+export { type ErrorCode, errorCodes, TidemarkError } from './errors.ts'
+export type { Store } from './store/store.ts'
+export { realWorld, type World } from './util/world.ts'

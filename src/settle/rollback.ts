@@ -1,0 +1,108 @@
+import type { BlockNumber, BlockRef } from '../chain/block.ts'
+import { TidemarkError } from '../errors.ts'
+import { digestOf } from '../handle/batch.ts'
+import { eventOf } from '../handle/event.ts'
+import { type Expected, guardedCommit, type Run } from '../handle/run.ts'
+import { callUser } from '../handle/scope.ts'
+import type { CursorChange, KeptEvent, Tx, WatcherRow } from '../store/store.ts'
+import { invariant } from '../util/invariant.ts'
+import { decodeValue } from '../util/json.ts'
+import { type Op, wait } from '../util/op.ts'
+
+export interface RollbackOutcome {
+  readonly events: number
+  /** Blocks between the old cursor and the new one. */
+  readonly blocks: number
+}
+
+type Above = BlockNumber | -1
+
+function* undoOne(tx: Tx, run: Run, kept: KeptEvent, undo: (scope: unknown) => unknown): Op<void> {
+  const event = eventOf(run.watcher, kept.eventName, { log: kept.log, stableId: kept.stableId })
+  const memo = kept.memo === null ? undefined : decodeValue(kept.memo)
+  yield* callUser(tx, run, 'undo', event, (scope) =>
+    undo({ event, memo, db: scope.db, signal: run.signal, savepoint: <T>(fn: () => T) => scope.savepoint(fn) }),
+  )
+}
+
+/** Newest first: several changes of one row end at the value before the first of them (C71). */
+function* undoEvents(tx: Tx, run: Run, above: Above): Op<void> {
+  const undo = run.watcher.undo
+  if (typeof undo === 'function') {
+    const hardLimit = 3 * run.watcher.handlerTimeout
+    for (const kept of yield* wait(tx.kept.above(run.id, above))) {
+      yield* tx.interruptible(() => undoOne(tx, run, kept, undo as (scope: unknown) => unknown), hardLimit)
+    }
+  }
+  yield* wait(tx.kept.deleteAbove(run.id, above))
+}
+
+/** The row of a range that is cut in two is counted anew, from the marks that stay. */
+function* cutCommits(tx: Tx, run: Run, above: Above): Op<void> {
+  const row = yield* wait(tx.commits.straddling(run.id, above))
+  if (!row) return yield* wait(tx.commits.cutAbove(run.id, above, null))
+  const marks = yield* wait(tx.marks.between(run.id, row.from, above as BlockNumber))
+  const rest = { events: marks.length, digest: digestOf(marks.map((mark) => mark.stableId)) }
+  yield* wait(tx.commits.cutAbove(run.id, above, rest))
+}
+
+function cannotUndo(run: Run, why: 'reorg' | 'sweep', above: Above, events: number): TidemarkError {
+  const values = { watcher: run.watcher.name, above, events }
+  if (why === 'sweep') return new TidemarkError('SWEEP_DIFFERS', 'Applied blocks differ from what the chain holds now', { values })
+  if (run.watcher.undo === 'irreversible') {
+    return new TidemarkError('REORG_IRREVERSIBLE', 'Blocks with irreversible effects were orphaned', { values })
+  }
+  const byUser = typeof run.watcher.at === 'object'
+  return byUser
+    ? new TidemarkError('REORG_BELOW_CONFIRMATIONS', 'A reorg went deeper than the confirmations asked for', { values })
+    : new TidemarkError('REORG_BELOW_FINALITY', 'Final blocks were replaced', { values })
+}
+
+function canUndo(run: Run): boolean {
+  return typeof run.watcher.undo === 'function' || run.watcher.undo === 'managed'
+}
+
+/** In the reverse of the order of apply: commits, trail, participants, the user's own effects, marks. */
+function* undoAbove(tx: Tx, run: Run, above: Above, why: 'reorg' | 'sweep'): Op<number> {
+  yield* cutCommits(tx, run, above)
+  yield* wait(tx.trail.deleteAbove(run.id, above))
+  for (const participant of [...run.participants].reverse()) yield* participant.undo(tx, above)
+  yield* undoEvents(tx, run, above)
+  const events = yield* wait(tx.marks.deleteAbove(run.id, above))
+  if (events > 0 && !canUndo(run)) throw cannotUndo(run, why, above, events)
+  return events
+}
+
+function checkLine(run: Run, row: WatcherRow, above: Above): void {
+  if (row.settled === null || above >= row.settled) return
+  throw new TidemarkError('REORG_BELOW_FINALITY', 'A rollback would pass the settled line', {
+    values: { watcher: run.watcher.name, to: above, settled: row.settled },
+  })
+}
+
+/**
+ * Takes back everything above block `to`, newest first, in one transaction with the cursor, and raises the epoch (P3).
+ * @param to the block to stand on afterwards; null: the one before the start block
+ * @throws {TidemarkError} `halts` codes when the watcher cannot undo, or its undo function failed: nothing was undone
+ */
+export async function rollBack(
+  run: Run,
+  expected: Expected,
+  to: BlockRef | null,
+  why: 'reorg' | 'sweep',
+): Promise<RollbackOutcome> {
+  return guardedCommit(run, expected, function* (tx, row) {
+    invariant(row.cursor !== null, 'only an applied block can be rolled back')
+    const above = (to ? to.number : row.startBlock - 1) as Above
+    invariant(above < row.cursor.number, 'a rollback must go back', { above, cursor: row.cursor.number })
+    checkLine(run, row, above)
+    const events = yield* undoAbove(tx, run, above, why)
+    const change: CursorChange = {
+      cursor: to,
+      epoch: row.epoch + 1,
+      add: { undone: events, reorgs: why === 'reorg' ? 1 : 0 },
+      updatedAt: run.world.now(),
+    }
+    return { result: { events, blocks: row.cursor.number - above }, change }
+  })
+}

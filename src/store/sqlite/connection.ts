@@ -1,0 +1,126 @@
+import { TidemarkError } from '../../errors.ts'
+import type { World } from '../../util/world.ts'
+import { adapt, type SqliteDatabaseLike, type SqliteDriverDatabase, type SqliteParameter, type SqliteRow, type SqliteStatementLike } from './driver.ts'
+import { storeError } from './sqlite-errors.ts'
+
+/**
+ * One open database with its prepared statements. Tidemark's own statements are a fixed set (a few dozen, and three for
+ * each managed table), so their cache needs no limit; those of handlers live in `StatementCache`.
+ */
+export class Connection {
+  /** As the user or the loader opened it; `db.raw` of a handler. */
+  readonly native: SqliteDriverDatabase
+  readonly database: SqliteDatabaseLike
+  readonly world: World
+  readonly userStatements: StatementCache
+  readonly #statements = new Map<string, SqliteStatementLike>()
+
+  constructor(native: SqliteDriverDatabase, world: World) {
+    this.native = native
+    this.database = adapt(native)
+    this.world = world
+    this.userStatements = new StatementCache(this.database)
+  }
+
+  get inTransaction(): boolean {
+    return this.database.isTransaction
+  }
+
+  /** Runs a writing statement of Tidemark. Answers how many rows it changed. */
+  run(sql: string, ...parameters: SqliteParameter[]): number {
+    return Number(this.#own(sql, (statement) => statement.run(...parameters)).changes)
+  }
+
+  get(sql: string, ...parameters: SqliteParameter[]): SqliteRow | undefined {
+    // node:sqlite answers undefined for "no row", other drivers may answer null.
+    return this.#own(sql, (statement) => statement.get(...parameters)) ?? undefined
+  }
+
+  all(sql: string, ...parameters: SqliteParameter[]): SqliteRow[] {
+    return this.#own(sql, (statement) => statement.all(...parameters))
+  }
+
+  /** BEGIN, COMMIT, ROLLBACK and the like: outside the check that a transaction is open, errors as the driver threw them. */
+  control(sql: string): void {
+    this.#prepared(sql).run()
+  }
+
+  close(): void {
+    this.#statements.clear()
+    this.userStatements.clear()
+    this.database.close()
+  }
+
+  /**
+   * A statement of Tidemark outside a transaction would commit by itself, apart from marks and cursor (P1): refused.
+   */
+  #own<T>(sql: string, work: (statement: SqliteStatementLike) => T): T {
+    if (!this.database.isTransaction) {
+      throw new TidemarkError('TRANSACTION_LOST', 'The transaction ended before Tidemark was done with it')
+    }
+    try {
+      return work(this.#prepared(sql))
+    } catch (error) {
+      throw storeError(error)
+    }
+  }
+
+  #prepared(sql: string): SqliteStatementLike {
+    const known = this.#statements.get(sql)
+    if (known) return known
+    const statement = this.database.prepare(sql)
+    this.#statements.set(sql, statement)
+    return statement
+  }
+}
+
+/** Statements of handlers kept for the next event. */
+export const USER_STATEMENTS = 256
+
+/** Prepared statements by text, the least recently used dropped first. */
+export class StatementCache {
+  readonly #database: SqliteDatabaseLike
+  readonly #statements = new Map<string, SqliteStatementLike>()
+
+  constructor(database: SqliteDatabaseLike) {
+    this.#database = database
+  }
+
+  get size(): number {
+    return this.#statements.size
+  }
+
+  /** @param bigints part of the key: two users of one text may want different integers */
+  get(sql: string, bigints: boolean): SqliteStatementLike {
+    const key = (bigints ? 'b' : 'n') + sql
+    const known = this.#statements.get(key)
+    // The order of a Map is that of insertion: taking it out and in again makes it the newest.
+    if (known) this.#statements.delete(key)
+    const statement = known ?? this.fresh(sql, bigints)
+    this.#statements.set(key, statement)
+    if (this.#statements.size > USER_STATEMENTS) this.#dropOldest()
+    return statement
+  }
+
+  has(sql: string, bigints: boolean): boolean {
+    return this.#statements.has((bigints ? 'b' : 'n') + sql)
+  }
+
+  /** A statement of its own: an open iterator would be reset by another use of a shared one. */
+  fresh(sql: string, bigints: boolean): SqliteStatementLike {
+    const statement = this.#database.prepare(sql)
+    if (bigints) statement.setReadBigInts(true)
+    return statement
+  }
+
+  clear(): void {
+    this.#statements.clear()
+  }
+
+  #dropOldest(): void {
+    for (const oldest of this.#statements.keys()) {
+      this.#statements.delete(oldest)
+      return
+    }
+  }
+}

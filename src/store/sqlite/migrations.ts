@@ -1,0 +1,145 @@
+/** A step of the schema. A number is never used twice and a published step is never changed. */
+export interface Migration {
+  /** From 1, without gaps. */
+  readonly number: number
+  readonly name: string
+  /**
+   * `breaking`: code that knows only earlier steps must not run on the database any more.
+   * `safe while running`: it may, so a deploy can be taken back one version.
+   */
+  readonly kind: 'breaking' | 'safe while running'
+  readonly sql: string
+}
+
+/**
+ * Hashes, stable ids, tokens and nonces are BLOBs; every number is a 64-bit INTEGER (C45). Keys lead with the block
+ * number: four to six times faster than with a hash, and pruning is a range of the key.
+ */
+const FIRST_TABLES = `
+CREATE TABLE tidemark_chains (
+  chain_id INTEGER PRIMARY KEY,
+  genesis_hash BLOB NOT NULL
+);
+
+CREATE TABLE tidemark_watchers (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT NOT NULL UNIQUE,
+  chain_id INTEGER NOT NULL,
+  fingerprint TEXT NOT NULL,
+  start_block INTEGER NOT NULL,
+  cursor_block INTEGER,
+  cursor_hash BLOB,
+  epoch INTEGER NOT NULL DEFAULT 0,
+  token BLOB,
+  nonce BLOB,
+  settled INTEGER,
+  finalized INTEGER,
+  low_water INTEGER,
+  low_water_at INTEGER,
+  state TEXT NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'paused', 'halted')),
+  reason TEXT,
+  applied INTEGER NOT NULL DEFAULT 0,
+  undone INTEGER NOT NULL DEFAULT 0,
+  duplicates INTEGER NOT NULL DEFAULT 0,
+  reorgs INTEGER NOT NULL DEFAULT 0,
+  updated_at INTEGER NOT NULL
+);
+
+CREATE TABLE tidemark_unfinalized_blocks (
+  watcher INTEGER NOT NULL,
+  block_number INTEGER NOT NULL,
+  block_hash BLOB NOT NULL,
+  PRIMARY KEY (watcher, block_number)
+) WITHOUT ROWID;
+
+CREATE TABLE tidemark_processed_events (
+  watcher INTEGER NOT NULL,
+  block_number INTEGER NOT NULL,
+  block_hash BLOB NOT NULL,
+  stable_id BLOB NOT NULL,
+  transaction_hash BLOB NOT NULL,
+  log_index INTEGER NOT NULL,
+  PRIMARY KEY (watcher, block_number, block_hash, stable_id)
+) WITHOUT ROWID;
+
+CREATE VIEW tidemark_events AS
+  SELECT watchers.name AS watcher,
+    watchers.chain_id || '-0x' || lower(hex(marks.transaction_hash)) || '-' || marks.log_index AS event_id,
+    marks.block_number AS block_number,
+    '0x' || lower(hex(marks.block_hash)) AS block_hash,
+    '0x' || lower(hex(marks.transaction_hash)) AS transaction_hash,
+    marks.log_index AS log_index,
+    '0x' || lower(hex(marks.stable_id)) AS stable_id
+  FROM tidemark_processed_events AS marks JOIN tidemark_watchers AS watchers ON watchers.id = marks.watcher;
+
+CREATE TABLE tidemark_kept_events (
+  watcher INTEGER NOT NULL,
+  block_number INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  block_hash BLOB NOT NULL,
+  event_name TEXT NOT NULL,
+  stable_id BLOB NOT NULL,
+  address BLOB NOT NULL,
+  topics BLOB NOT NULL,
+  data BLOB NOT NULL,
+  transaction_hash BLOB NOT NULL,
+  transaction_index INTEGER NOT NULL,
+  log_index INTEGER NOT NULL,
+  key TEXT,
+  memo TEXT,
+  PRIMARY KEY (watcher, block_number, sequence)
+) WITHOUT ROWID;
+
+CREATE TABLE tidemark_commits (
+  watcher INTEGER NOT NULL,
+  from_block INTEGER NOT NULL,
+  to_block INTEGER NOT NULL,
+  events INTEGER NOT NULL,
+  digest BLOB NOT NULL,
+  committed_at INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  build TEXT NOT NULL,
+  merged INTEGER NOT NULL,
+  PRIMARY KEY (watcher, from_block)
+) WITHOUT ROWID;
+CREATE INDEX tidemark_commits_unmerged ON tidemark_commits (watcher, from_block) WHERE merged = 0;
+
+CREATE TABLE tidemark_scopes (
+  scope TEXT NOT NULL,
+  chain_id INTEGER NOT NULL,
+  cursor_block INTEGER,
+  cursor_hash BLOB,
+  low_water INTEGER,
+  updated_at INTEGER,
+  PRIMARY KEY (scope, chain_id)
+) WITHOUT ROWID;
+
+CREATE TABLE tidemark_handled_events (
+  scope TEXT NOT NULL,
+  chain_id INTEGER NOT NULL,
+  key TEXT NOT NULL,
+  block_number INTEGER NOT NULL,
+  handled_at INTEGER NOT NULL,
+  PRIMARY KEY (scope, chain_id, key)
+) WITHOUT ROWID;
+CREATE INDEX tidemark_handled_events_by_block ON tidemark_handled_events (scope, chain_id, block_number);
+
+CREATE TABLE tidemark_audit (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  at INTEGER NOT NULL,
+  actor TEXT NOT NULL,
+  action TEXT NOT NULL,
+  watcher TEXT NOT NULL,
+  reason TEXT NOT NULL
+);
+`
+
+export const migrations: readonly Migration[] = [{ number: 1, name: 'first tables', kind: 'breaking', sql: FIRST_TABLES }]
+
+/** Made apart from the numbered steps: it holds their number. */
+export const META_TABLE = `
+CREATE TABLE IF NOT EXISTS tidemark_meta (
+  name TEXT PRIMARY KEY,
+  value INTEGER NOT NULL
+) WITHOUT ROWID;
+`
