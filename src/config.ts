@@ -18,11 +18,16 @@ export interface Eip1193Provider {
   request(call: { method: string; params?: unknown }): Promise<unknown>
 }
 
+/** What viem's `http(url)` returns: a function that makes a provider. */
+export type TransportFactory = (options: { readonly retryCount: number }) => Eip1193Provider
+
+export type RpcProvider = Eip1193Provider | TransportFactory
+
 export interface ChainInput {
   /** Chain id (EIP-155), a safe integer from 1. */
   readonly id: number
-  /** Nodes in order of preference: http(s) URLs or EIP-1193 providers. An undefined one is an error, not a node less. */
-  readonly rpc: readonly (string | Eip1193Provider | undefined)[]
+  /** Nodes in order of preference: http(s) URLs, EIP-1193 providers, viem transports. An undefined one is an error, not a node less. */
+  readonly rpc: readonly (string | RpcProvider | undefined)[]
   /** `'tag'`: the chain's own `finalized` block. `{ depth }`: that many blocks behind the head. Default `'tag'`. */
   readonly finality?: 'tag' | { readonly depth: number } | undefined
   /** Undo is kept for at least so many blocks behind the head, whatever the tag says. 0 to 10,000. Default 0. */
@@ -57,7 +62,7 @@ export interface ConfigInput {
 
 export interface ChainConfig {
   readonly id: number
-  readonly rpc: readonly (string | Eip1193Provider)[]
+  readonly rpc: readonly (string | RpcProvider)[]
   readonly finality: 'tag' | { readonly depth: number }
   readonly minDepth: number
   readonly pollMs: number
@@ -110,15 +115,12 @@ function isHttpUrl(got: unknown): boolean {
   return typeof got === 'string' && /^https?:\/\//i.test(got) && URL.canParse(got)
 }
 
+/** A function is taken for a transport factory, `http(url)` of viem: what it makes is checked when it is first called. */
 function isProvider(got: unknown): boolean {
-  return (
-    (typeof got === 'object' || typeof got === 'function') &&
-    got !== null &&
-    typeof (got as Eip1193Provider).request === 'function'
-  )
+  return typeof got === 'function' || (isObject(got) && typeof got.request === 'function')
 }
 
-const provider = value<string | Eip1193Provider>(
+const provider = value<string | RpcProvider>(
   'an http(s) URL or a provider with request(); undefined or empty means that the variable it reads is not set',
   (got) => isHttpUrl(got) || isProvider(got),
 )

@@ -128,7 +128,6 @@ const table = {
   WINDOW_FULL: { kind: 'retries', next: 'Wait until keys expire, raise maxKeys, or make the window shorter.' },
   EVENT_ID_INVALID: { kind: 'refused', next: 'Write chainId-txHash-logIndex.' },
   // Tidemark itself
-  DEMO_FAILED: { kind: 'refused', next: 'Repeat with the printed seed and read the differences.' },
   UNEXPECTED: { kind: 'retries', next: 'Read the cause in the log at level debug; it is tried again with growing waits.' },
   INVARIANT_BROKEN: { kind: 'bug', next: 'This is a bug in Tidemark. The transaction was rolled back. Please report the code and values.' },
 } as const satisfies Record<string, CodeEntry>

@@ -2,17 +2,20 @@ import type { Hash } from '../chain/block.ts'
 import { eip1193Transport, httpTransport } from '../chain/http.ts'
 import type { RpcTransport } from '../chain/rpc.ts'
 import { createEvmSource, type EvmSource } from '../collect/evm.ts'
-import type { ChainConfig, Config } from '../config.ts'
+import type { ChainConfig, Config, Eip1193Provider } from '../config.ts'
 import { identify } from '../dedup/identity.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
 import { wait } from '../util/op.ts'
 import type { World } from '../util/world.ts'
 import type { Logger } from './types.ts'
 
-/** A URL, or anything with EIP-1193's `request`, as a transport. Its label is safe to print; its URL is not. */
+/** A URL, a viem transport, or anything with EIP-1193's `request`. Its label is safe to print; its URL is not. */
 export function transportOf(entry: ChainConfig['rpc'][number], label: string, chain: ChainConfig, world: World): RpcTransport {
   if (typeof entry === 'string') return httpTransport(entry, { label, timeoutMs: chain.timeoutMs, world })
-  return 'send' in entry && 'label' in entry ? (entry as unknown as RpcTransport) : eip1193Transport(entry, { label })
+  if ('send' in entry && 'label' in entry) return entry as unknown as RpcTransport
+  // Tidemark repeats a request itself, and knows when it may not.
+  const provider = typeof entry === 'function' && !('request' in entry) ? entry({ retryCount: 0 }) : entry
+  return eip1193Transport(provider as Eip1193Provider, { label })
 }
 
 function openChain(name: string, config: Config, watchers: readonly CompiledWatcher[], world: World, logger: Logger): EvmSource {

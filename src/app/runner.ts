@@ -166,6 +166,8 @@ export class WatcherRunner {
 
   private applied(batch: Batch, outcome: BatchOutcome): StepResult {
     this.sinceForget++
+    // What follows in this step, a halt above all, stands on the new cursor.
+    if (this.row) this.row = { ...this.row, cursor: outcome.to }
     const { phase, from, head } = batch
     const { applied: events, duplicates, to } = outcome
     this.options.emit('applied', { watcher: this.name, phase, from, to: to.number, head: head.number, events, duplicates })

@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts'
+import { type Config, trackReads } from '../config.ts'
 import { TidemarkError } from '../errors.ts'
 import { type CompiledWatcher, compileWatcher } from '../handle/watch.ts'
 import type { BlockNumber } from '../chain/block.ts'
@@ -50,6 +50,8 @@ class Engine implements Tidemark {
   private readonly config: Config
   private readonly store: Store
   private readonly world: World
+  private readonly logger: Logger
+  private readonly unread: () => readonly string[]
   private readonly emitter: Emitter
   private readonly watchers: readonly CompiledWatcher[]
   private readonly chains: ReadonlyMap<string, EvmSource>
@@ -58,12 +60,15 @@ class Engine implements Tidemark {
   private opening = false
 
   constructor(config: Config, options: TidemarkOptions) {
-    this.config = config
-    this.store = config.store
+    const tracked = trackReads(config)
+    this.config = tracked.config
+    this.unread = tracked.unread
+    this.store = this.config.store
     this.world = options.world ?? realWorld
-    this.emitter = new Emitter(options.logger ?? silent)
-    this.watchers = compileAll(config)
-    this.chains = openChains(config, this.watchers, this.world, options.logger ?? silent)
+    this.logger = options.logger ?? silent
+    this.emitter = new Emitter(this.logger)
+    this.watchers = compileAll(this.config)
+    this.chains = openChains(this.config, this.watchers, this.world, this.logger)
     this.admin = createAdmin(this.store, this.world)
   }
 
@@ -75,6 +80,7 @@ class Engine implements Tidemark {
     if (this.loops) return
     const session = await this.open(this.watchers)
     if (!session) throw new TidemarkError('STORE_LOCKED', 'Another process runs watchers on this store', { values: { store: this.store.kind } })
+    this.warnOfUnread()
     this.loops = Promise.all(session.runners.map((runner) => follow(runner, this.world, session.stop.signal))).then(() => {})
   }
 
@@ -117,6 +123,12 @@ class Engine implements Tidemark {
       return watcherStatus(row, chain, runner && { runner, head: this.chains.get(chain)?.lastHead ?? null })
     })
     return { running: this.session !== null, store: this.store.kind, watchers }
+  }
+
+  /** A setting that nothing reads does nothing, and whoever wrote it believes that it does. */
+  private warnOfUnread(): void {
+    const unread = this.unread().filter((key) => key !== 'logLevel') // read by whoever makes the logger
+    if (unread.length > 0) this.logger.log('warn', 'settings that nothing reads', { settings: unread })
   }
 
   private async open(watchers: readonly CompiledWatcher[]): Promise<Session | null> {

@@ -1,7 +1,8 @@
 import type { BlockNumber } from '../chain/block.ts'
+import { staleLine } from './line.ts'
 import { proveNearHead } from './near-head.ts'
 import type { RangeReader } from './range-reader.ts'
-import { type ChainReader, viewStale } from './reader.ts'
+import type { ChainReader } from './reader.ts'
 import { type BlocksStep, nextBlock, refOf, type Task } from './task.ts'
 
 /**
@@ -17,13 +18,13 @@ export async function backfill(
   const { plan, position, view, final, phase, signal } = task
   const from = nextBlock(task)
   const witness = position.cursor?.number ?? null
-  const { range, logs, end, witness: below } = await ranges.read({ plan, provider: view.provider, from, last, witness, signal })
-  if (position.cursor && below?.hash !== position.cursor.hash) {
-    reader.dropView()
-    throw viewStale('The node that answered does not have the cursor on its chain.', { block: witness, from: range.from })
+  const proven = await ranges.read({ plan, provider: view.provider, from, last, witness, signal })
+  const { range, logs, end } = proven
+  if (position.cursor && proven.witness?.hash !== position.cursor.hash) {
+    throw staleLine(reader, 'The node that answered does not have the cursor on its chain.', position.cursor.number)
   }
+  const evidence = await proveNearHead(reader, task, proven)
   reader.note(view, end)
-  const evidence = await proveNearHead(reader, task, range, logs)
   return {
     kind: 'blocks',
     phase,

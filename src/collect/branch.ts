@@ -3,8 +3,9 @@ import { targetBlock } from '../chain/finality.ts'
 import { commonAncestor, linkedPrefix, orphaned } from '../chain/reorg.ts'
 import { isProviderFault } from '../chain/rpc-errors.ts'
 import { TidemarkError } from '../errors.ts'
-import { type ChainReader, viewStale } from './reader.ts'
 import type { GenesisCheck } from './genesis.ts'
+import { LINE_DEPTH, staleLine } from './line.ts'
+import type { ChainReader } from './reader.ts'
 import type { SourceStep } from './source.ts'
 import { refOf, remembered, settledLine, type Task } from './task.ts'
 
@@ -15,8 +16,6 @@ import { refOf, remembered, settledLine, type Task } from './task.ts'
 
 /** Replacement blocks that are fetched before a rollback. */
 const MAX_REPLACEMENT = 256
-/** Headers above a final block that are read before it counts as replaced. */
-const MAX_LINE = 1024
 const HEADERS_A_REQUEST = 64
 
 export type Standing = 'held' | 'gone' | 'behind'
@@ -54,15 +53,10 @@ async function ancestorOf(reader: ChainReader, task: Task): Promise<BlockRef | n
     const headers = await reader.headers(task.view, search.numbers, task.signal)
     for (const [i, header] of headers.entries()) {
       const number = search.numbers[i] ?? -1
-      if (!header) throw stale(reader, 'The node lacks a block below its head.', number)
+      if (!header) throw staleLine(reader, 'The node lacks a block below its head.', number)
       chain.set(number, header.hash)
     }
   }
-}
-
-function stale(reader: ChainReader, sentence: string, block: number): TidemarkError {
-  reader.dropView()
-  return viewStale(sentence, { block })
 }
 
 /** The chain above the ancestor, linked, at most 256 blocks: up to the head where that is near enough. */
@@ -72,7 +66,7 @@ async function replacementOf(reader: ChainReader, task: Task, ancestor: BlockRef
   const count = Math.max(0, Math.min(view.head.number - from + 1, MAX_REPLACEMENT))
   const numbers = Array.from({ length: count }, (_, i) => from + i)
   const headers = linkedPrefix(ancestor, await reader.headers(view, numbers, signal))
-  if (headers.length < count) throw stale(reader, 'The replacement blocks do not link.', from + headers.length)
+  if (headers.length < count) throw staleLine(reader, 'The replacement blocks do not link.', from + headers.length)
   return headers
 }
 
@@ -100,19 +94,19 @@ async function forbidden(task: Task, ancestor: BlockRef | null): Promise<BlockRe
  */
 async function confirmGone(reader: ChainReader, task: Task, ours: BlockRef): Promise<Header> {
   const theirs = (await freshLine(reader, task, ours.number))[0]
-  if (!theirs || theirs.hash === ours.hash) throw stale(reader, 'The node contradicts itself about a block.', ours.number)
+  if (!theirs || theirs.hash === ours.hash) throw staleLine(reader, 'The node contradicts itself about a block.', ours.number)
   const { view, signal } = task
   for (const other of reader.providers.others(view.provider).slice(0, 1)) {
     if (!(await alsoHas(reader, other, ours, signal))) continue
     reader.providers.distrust(view.provider)
-    throw stale(reader, 'Two providers disagree about a block that must not change.', ours.number)
+    throw staleLine(reader, 'Two providers disagree about a block that must not change.', ours.number)
   }
   return theirs
 }
 
 /** Headers from a height up to the head, at most 1,024, asked for anew and linked. */
 async function freshLine(reader: ChainReader, { view, signal }: Task, from: number): Promise<Header[]> {
-  const last = Math.min(view.head.number, from + MAX_LINE - 1)
+  const last = Math.min(view.head.number, from + LINE_DEPTH - 1)
   const line: (Header | null)[] = []
   for (let n = from; n <= last; n += HEADERS_A_REQUEST) {
     const numbers = Array.from({ length: Math.min(HEADERS_A_REQUEST, last - n + 1) }, (_, i) => n + i)
@@ -121,7 +115,7 @@ async function freshLine(reader: ChainReader, { view, signal }: Task, from: numb
   const linked = linkedPrefix(null, line)
   const top = linked.at(-1)
   const reaches = last < view.head.number || top?.hash === view.head.hash
-  if (linked.length < line.length || !reaches) throw stale(reader, 'The headers up to the head do not link.', from)
+  if (linked.length < line.length || !reaches) throw staleLine(reader, 'The headers up to the head do not link.', from)
   return linked
 }
 
@@ -171,7 +165,7 @@ async function fetchAhead(reader: ChainReader, task: Task, headers: readonly Hea
   const wanted = headers.filter((header) => header.number <= cursor)
   const blocks = await reader.blocks(task.view, wanted, task.signal)
   const gap = blocks.indexOf(null)
-  if (gap >= 0) throw stale(reader, 'The node no longer has a replacement block.', wanted[gap]?.number ?? -1)
+  if (gap >= 0) throw staleLine(reader, 'The node no longer has a replacement block.', wanted[gap]?.number ?? -1)
 }
 
 /**

@@ -4,7 +4,8 @@ import { bloomHoldsAll, bloomMayContain } from '../chain/proof.ts'
 import { linkedPrefix } from '../chain/reorg.ts'
 import { matching } from './answer.ts'
 import type { EmptyBlocks } from './empty.ts'
-import { type BlockLogs, type ChainReader, viewStale } from './reader.ts'
+import { checkBelowHead, staleLine } from './line.ts'
+import type { BlockLogs, ChainReader } from './reader.ts'
 import type { Evidence } from './source.ts'
 import { type BlocksStep, nextBlock, refOf, type Task } from './task.ts'
 
@@ -18,8 +19,6 @@ const MAX_BLOCKS = 64
 const BLOCKS_A_ROUND = 12
 /** Besides blocks with logs and the tip, every 16th block is remembered. */
 const TRAIL_EVERY = 16
-/** Above the step, the line of headers up to the head is checked no further than this. */
-const MAX_LINK = 1024
 
 function numbersFrom(first: number, last: number): number[] {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i)
@@ -39,19 +38,7 @@ async function linkedHeaders(reader: ChainReader, task: Task, last: number): Pro
   if (!headers[0]) return []
   const linked = linkedPrefix(position.cursor, headers)
   if (linked.length > 0) return linked
-  reader.dropView()
-  throw viewStale('The next block does not stand on the cursor.', { block: first })
-}
-
-/** Confirmations are counted on a line: the block must be an ancestor of the head that confirms it. */
-async function checkConfirmed(reader: ChainReader, task: Task, tip: Header): Promise<void> {
-  const { view, plan, signal } = task
-  const above = numbersFrom(tip.number + 1, view.head.number)
-  if (typeof plan.at !== 'object' || above.length > MAX_LINK) return
-  const line = linkedPrefix(tip, await reader.headers(view, above, signal))
-  if (line.length === above.length) return
-  reader.dropView()
-  throw viewStale('The block is not below the head that confirms it.', { block: tip.number, head: view.head.number })
+  throw staleLine(reader, 'The next block does not stand on the cursor.', first)
 }
 
 /** Blocks with their logs, until there are enough events or a block is no longer known. */
@@ -74,8 +61,7 @@ async function readBlocks(
     if (gap >= 0) break
   }
   if (blocks.length > 0) return blocks
-  reader.dropView()
-  throw viewStale('The node no longer has the block that it named.', { block: headers[0]?.number })
+  throw staleLine(reader, 'The node no longer has the block that it named.', nextBlock(task))
 }
 
 /** The cursor below is remembered too, when it is not yet: it is the last block on which both branches may agree. */
@@ -100,7 +86,8 @@ export async function follow(
   const headers = await linkedHeaders(reader, task, last)
   const top = headers.at(-1)
   if (!top) return null
-  await checkConfirmed(reader, task, top)
+  // Confirmations are counted on a line: the head that confirms a block stands on it.
+  if (typeof task.plan.at === 'object') await checkBelowHead(reader, task, top)
   const blocks = await readBlocks(reader, empties, task, headers)
   const logs = matching(task.plan.filters, blocks.flatMap((block) => block.logs))
   const tip = blocks.at(-1)?.header ?? top

@@ -2,8 +2,9 @@ import { type BlockNumber, type BlockRef, blockNumber, type Hash } from '../chai
 import type { Log } from '../chain/log.ts'
 import { isProviderFault } from '../chain/rpc-errors.ts'
 import { invariant } from '../util/invariant.ts'
+import { checkBelowHead, staleLine } from './line.ts'
 import type { RangeReader } from './range-reader.ts'
-import { type ChainReader, viewStale } from './reader.ts'
+import type { ChainReader } from './reader.ts'
 import type { AppliedEvent, SourceStep } from './source.ts'
 import { refOf, remembered, settledLine, type Task } from './task.ts'
 
@@ -61,8 +62,7 @@ async function readAnew(parts: SweepParts, task: Task, provider: number, to: Blo
     const { range, logs: found, end, witness } = await parts.ranges.read(request)
     // With the cursor on the node's chain, every block below it is the one that was applied.
     if (witness?.hash !== cursor.hash || (end.number === to.number && end.hash !== to.hash)) {
-      parts.reader.dropView()
-      throw viewStale('The node that answered does not have the cursor on its chain.', { block: cursor.number })
+      throw staleLine(parts.reader, 'The node that answered does not have the cursor on its chain.', cursor.number)
     }
     logs.push(...found)
     from = range.to + 1
@@ -91,7 +91,7 @@ async function standingBelow(parts: SweepParts, task: Task, block: number): Prom
   if (kept || line === null) return kept ?? null
   // The cursor is on the chain, so the chain's block at the settled line is the one that was settled.
   const header = await parts.reader.header(task.view, line, task.signal)
-  if (!header) throw viewStale('The node does not have the settled block.', { block: line })
+  if (!header) throw staleLine(parts.reader, 'The node does not have the settled block.', line)
   return refOf(header)
 }
 
@@ -114,6 +114,7 @@ async function correct(
 export async function sweep(parts: SweepParts, task: Task): Promise<SourceStep | null> {
   const to = settleTo(task)
   if (!to) return null
+  await checkBelowHead(parts.reader, task, to)
   const from = blockNumber(settledLine(task) + 1)
   const found = await readAnew(parts, task, task.view.provider, to)
   const applied = await task.position.applied(from, to.number)
@@ -121,8 +122,7 @@ export async function sweep(parts: SweepParts, task: Task): Promise<SourceStep |
   if (block === null) return settled(task, to.number)
   const again = await readAgain(parts, task, to)
   if (firstDifference(found, again) !== null) {
-    parts.reader.dropView()
-    throw viewStale('Two readings of final blocks differ.', { block, from, to: to.number })
+    throw staleLine(parts.reader, 'Two readings of final blocks differ.', block)
   }
   return correct(parts, task, [found, applied], block)
 }

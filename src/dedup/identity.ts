@@ -1,5 +1,6 @@
 import { compareLogs, type Log } from '../chain/log.ts'
 import type { Hash, LogIndex } from '../chain/block.ts'
+import { TidemarkError } from '../errors.ts'
 import { bytesToHex, type Hex, hexToBytes } from '../util/bytes.ts'
 import { sha256 } from '../util/digest.ts'
 
@@ -80,10 +81,10 @@ export function eventId(ref: { chainId: number; transactionHash: Hex; logIndex: 
   return `${ref.chainId}-${ref.transactionHash.toLowerCase()}-${ref.logIndex}`
 }
 
-/** @throws {TypeError} when `id` is not an event id. */
+/** @throws {TidemarkError} `EVENT_ID_INVALID` */
 export function parseEventId(id: string): EventRef {
   const match = /^([1-9]\d*)-(0x[0-9a-fA-F]{64})-(0|[1-9]\d*)$/.exec(id)
-  if (!match) throw new TypeError(`not an event id (chainId-txHash-logIndex): ${id.slice(0, 120)}`)
+  if (!match) throw new TidemarkError('EVENT_ID_INVALID', 'This is not an event id', { values: { got: id.slice(0, 120) } })
   return {
     chainId: Number(match[1]),
     transactionHash: match[2]?.toLowerCase() as Hash,

@@ -1,5 +1,6 @@
 import { type ErrorCode, TidemarkError } from '../errors.ts'
 import type { HaltReason } from '../store/store.ts'
+import { redactText } from '../util/redact.ts'
 
 /** What to do about an error: wait and try again, stop until a person says so, or step back and read again at once. */
 export type Verdict = 'retry' | 'halt' | 'stand-down'
@@ -40,14 +41,14 @@ function escapeRegExp(text: string): string {
 }
 
 /**
- * The message of a user's error without the event's arguments (P12): each spelling of an argument becomes `<argument>`.
- * Bounded to 500 characters.
+ * The message of a user's error without the event's arguments and without URLs (P12): each spelling of an argument becomes
+ * `<argument>`. Bounded to 500 characters.
  */
 export function scrub(error: unknown, args: unknown): string {
   const message = error instanceof Error ? `${error.name}: ${error.message}` : `a thrown ${typeof error}`
   const secrets = [...new Set(spellings(args ?? []))].sort((a, b) => b.length - a.length).slice(0, 200)
   const clean = secrets.reduce((text, secret) => text.replace(new RegExp(escapeRegExp(secret), 'gi'), '<argument>'), message)
-  return clean.slice(0, 500)
+  return redactText(clean).slice(0, 500)
 }
 
 /** Growing waits with jitter: 250 ms, 500 ms, 1 s … to 60 s, each between a half and the whole of it. */

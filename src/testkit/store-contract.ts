@@ -24,7 +24,13 @@ export interface StoreContractOptions<Db> {
   readonly probe: DbProbe<Db>
 }
 
-const cases: readonly ContractCase[] = [...transactionCases, ...cursorCases, ...historyCases, ...partCases, ...scopeCases]
+const cases: readonly ContractCase[] = [
+  ...transactionCases,
+  ...cursorCases,
+  ...historyCases,
+  ...partCases,
+  ...scopeCases,
+]
 
 /**
  * The contract of the store port: a store is supported when every case passes on it. Registers one test a case with the
@@ -33,7 +39,11 @@ const cases: readonly ContractCase[] = [...transactionCases, ...cursorCases, ...
  * @param name of the store, the first word of each test's name
  * @param makeStore makes an empty store; the contract migrates it
  */
-export function storeContract<Db>(name: string, makeStore: () => Promise<StoreUnderTest<Db>>, options: StoreContractOptions<Db>): void {
+export function storeContract<Db>(
+  name: string,
+  makeStore: () => Promise<StoreUnderTest<Db>>,
+  options: StoreContractOptions<Db>,
+): void {
   const { test, probe } = options
   for (const one of cases) {
     test(`${name}: ${one.name}`, async () => {

@@ -2,7 +2,10 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { decodeValue, encodeValue } from './json.ts'
 
-const key = fc.oneof(fc.string(), fc.constantFrom('$bigint', '$bytes', '$number', '$', '$$', '$$bigint', '__proto__', 'toJSON'))
+const key = fc.oneof(
+  fc.string(),
+  fc.constantFrom('$bigint', '$bytes', '$number', '$', '$$', '$$bigint', '__proto__', 'toJSON'),
+)
 
 const value = fc.letrec((tie) => ({
   any: fc.oneof(
@@ -44,7 +47,7 @@ describe('a memo comes back as it was', () => {
 
 describe('what would not come back is refused', () => {
   const cycle: Record<string, unknown> = {}
-  cycle['self'] = { cycle }
+  cycle.self = { cycle }
   let deep: unknown = 1
   for (let i = 0; i < 200; i++) deep = [deep]
   const refused: [string, unknown][] = [

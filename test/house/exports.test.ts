@@ -7,7 +7,9 @@ import { root } from './tree.ts'
 const pinned = JSON.parse(readFileSync(`${root}/test/house/exports.json`, 'utf8')) as Record<string, unknown>
 const manifest = JSON.parse(readFileSync(`${root}/package.json`, 'utf8')) as { exports: Record<string, unknown> }
 
-test('a public name comes or goes only together with exports.json (npm run update:exports)', () => {
+test('a public name comes or goes only together with exports.json (npm run update:exports)', {
+  timeout: 120_000,
+}, () => {
   const surface = publicSurface()
   expect(Object.keys(surface)).toEqual(Object.keys(ENTRIES))
   expect(surface).toEqual(pinned)

@@ -94,7 +94,7 @@ describe('exit codes', () => {
       STORE_URL_UNDEFINED: 2,
     })
     expect(exits).toMatchObject({ STORE_LOCKED: 3, STORE_NEWER: 3, STORE_READ_ONLY: 3, STORE_MIGRATION_NEEDED: 3 })
-    expect(exits).toMatchObject({ DEMO_FAILED: 5, INVARIANT_BROKEN: 1 })
+    expect(exits).toMatchObject({ INVARIANT_BROKEN: 1 })
     expect(exitCodeOf(new Error('other'))).toBe(1)
   })
 

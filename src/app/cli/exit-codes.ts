@@ -40,7 +40,6 @@ const USAGE = ['CONFIG_', 'COMMAND_', 'FLAG_', 'WATCHER_', 'ABI_', 'EVENT_ARGS_'
 export function exitCodeOf(error: unknown): number {
   if (!TidemarkError.is(error)) return EXIT.failed
   const code: ErrorCode = error.code
-  if (code === 'DEMO_FAILED') return EXIT.different
   if (USAGE.some((beginning) => code.startsWith(beginning))) return EXIT.usage
   return code.startsWith('STORE_') ? EXIT.store : EXIT.failed
 }

@@ -27,4 +27,4 @@ async function main(): Promise<void> {
   await tidemark.start()
 }
 
-await main()
+void main()

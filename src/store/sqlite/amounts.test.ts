@@ -28,7 +28,8 @@ describe('an amount that SQLite would round or cut (C44)', () => {
 
   test('the ends of the ranges', () => {
     for (const value of [0n, 1n, 2n ** 256n - 1n]) expect(decodeUint256(encodeUint256(value))).toBe(value)
-    for (const value of [-(2n ** 255n), -1n, 0n, 1n, 2n ** 255n - 1n]) expect(decodeInt256(encodeInt256(value))).toBe(value)
+    for (const value of [-(2n ** 255n), -1n, 0n, 1n, 2n ** 255n - 1n])
+      expect(decodeInt256(encodeInt256(value))).toBe(value)
     for (const value of [-1n, 2n ** 256n]) expect(() => encodeUint256(value)).toThrow(RangeError)
     for (const value of [-(2n ** 255n) - 1n, 2n ** 255n]) expect(() => encodeInt256(value)).toThrow(RangeError)
   })
@@ -45,7 +46,10 @@ describe('an amount that SQLite would round or cut (C44)', () => {
     db.exec('CREATE TABLE amounts (value TEXT)')
     const values = [5n, -1n, 2n ** 255n - 1n, -(2n ** 255n), 0n, 10n, -10n]
     for (const value of values) db.prepare('INSERT INTO amounts VALUES (?)').run(encodeInt256(value))
-    const sorted = db.prepare('SELECT value FROM amounts ORDER BY value').all().map((row) => decodeInt256(String(row['value'])))
+    const sorted = db
+      .prepare('SELECT value FROM amounts ORDER BY value')
+      .all()
+      .map((row) => decodeInt256(String(row.value)))
     expect(sorted).toEqual([...values].sort(compare))
     db.close()
   })

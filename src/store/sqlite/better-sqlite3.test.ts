@@ -31,7 +31,8 @@ function likeBetterSqlite3(file: string): BetterSqlite3Like {
         return row && Object.fromEntries(entries)
       }
       const need = (wanted: boolean) => {
-        if (reader !== wanted) throw new TypeError(wanted ? 'This statement does not return data' : 'This statement returns data')
+        if (reader !== wanted)
+          throw new TypeError(wanted ? 'This statement does not return data' : 'This statement returns data')
       }
       return {
         reader,
@@ -64,7 +65,11 @@ function likeBetterSqlite3(file: string): BetterSqlite3Like {
 const probe = {
   makeTable: (db: SqliteDb) => db.exec('CREATE TABLE numbers (n INTEGER PRIMARY KEY)'),
   insert: (db: SqliteDb, n: number) => db.prepare('INSERT INTO numbers (n) VALUES (?)').run(n),
-  numbers: (db: SqliteDb) => db.prepare('SELECT n FROM numbers ORDER BY n').all().map((row) => Number(row['n'])),
+  numbers: (db: SqliteDb) =>
+    db
+      .prepare('SELECT n FROM numbers ORDER BY n')
+      .all()
+      .map((row) => Number(row.n)),
   commit: (db: SqliteDb) => db.exec('COMMIT'),
 }
 

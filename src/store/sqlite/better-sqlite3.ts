@@ -1,4 +1,11 @@
-import type { SqliteDatabaseLike, SqliteParameter, SqliteRow, SqliteRunResult, SqliteStatementLike, SqliteValue } from './driver.ts'
+import type {
+  SqliteDatabaseLike,
+  SqliteParameter,
+  SqliteRow,
+  SqliteRunResult,
+  SqliteStatementLike,
+  SqliteValue,
+} from './driver.ts'
 
 /** The part of a better-sqlite3 statement that is used. */
 export interface BetterSqlite3Statement {
@@ -86,7 +93,8 @@ class BetterStatement implements SqliteStatementLike {
   }
 
   all(...parameters: SqliteParameter[]): SqliteRow[] {
-    if (this.#statement.reader) return this.#statement.all(...(parameters as never[])).map((row) => this.#narrow(row) as SqliteRow)
+    if (this.#statement.reader)
+      return this.#statement.all(...(parameters as never[])).map((row) => this.#narrow(row) as SqliteRow)
     this.#statement.run(...(parameters as never[]))
     return []
   }

@@ -75,7 +75,11 @@ export class SqliteCommits implements CommitPort {
 
   cutAbove(watcher: number, block: BlockNumber | -1, rest: { events: number; digest: Uint8Array } | null): void {
     const row = this.straddling(watcher, block)
-    invariant((row === undefined) === (rest === null), 'a commit row that is cut needs a new count, and only such a row', { block })
+    invariant(
+      (row === undefined) === (rest === null),
+      'a commit row that is cut needs a new count, and only such a row',
+      { block },
+    )
     if (row && rest) this.#connection.run(CUT, int(block), int(rest.events), rest.digest, int(watcher), int(row.from))
     this.#connection.run(DELETE_ABOVE, int(watcher), int(block))
   }

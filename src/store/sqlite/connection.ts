@@ -1,6 +1,13 @@
 import { TidemarkError } from '../../errors.ts'
 import type { World } from '../../util/world.ts'
-import { adapt, type SqliteDatabaseLike, type SqliteDriverDatabase, type SqliteParameter, type SqliteRow, type SqliteStatementLike } from './driver.ts'
+import {
+  adapt,
+  type SqliteDatabaseLike,
+  type SqliteDriverDatabase,
+  type SqliteParameter,
+  type SqliteRow,
+  type SqliteStatementLike,
+} from './driver.ts'
 import { storeError } from './sqlite-errors.ts'
 
 /**

@@ -1,7 +1,15 @@
 import type { BlockRef, Hash } from '../../chain/block.ts'
 import { invariant } from '../../util/invariant.ts'
 import { decodeValue, encodeValue } from '../../util/json.ts'
-import type { CursorChange, CursorPort, HaltReason, NewWatcher, WatcherCounters, WatcherRow, WatcherState } from '../store.ts'
+import type {
+  CursorChange,
+  CursorPort,
+  HaltReason,
+  NewWatcher,
+  WatcherCounters,
+  WatcherRow,
+  WatcherState,
+} from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { SqliteRow, SqliteValue } from './driver.ts'
 import {
@@ -61,7 +69,7 @@ function readWatcher(row: SqliteRow): WatcherRow {
     startBlock: readBlock(row, 'start_block'),
     cursor: readCursor(row),
     epoch: readNumber(row, 'epoch'),
-    token: row['token'] === null ? null : readBytes(row, 'token'),
+    token: row.token === null ? null : readBytes(row, 'token'),
     settled: readBlockOrNull(row, 'settled'),
     finalized: readBlockOrNull(row, 'finalized'),
     lowWater: readBlockOrNull(row, 'low_water'),
@@ -76,8 +84,13 @@ function readWatcher(row: SqliteRow): WatcherRow {
 type Assignment = readonly [sql: string, ...values: SqliteValue[]]
 
 /** How each key of a change becomes an assignment. The low-water mark is raised, never lowered (P7). */
-const ASSIGN: { readonly [K in keyof Required<CursorChange>]: (value: NonNullable<CursorChange[K]> | null) => Assignment[] } = {
-  cursor: (at) => [['cursor_block = ?', at && int(at.number)], ['cursor_hash = ?', at && blob(at.hash)]],
+const ASSIGN: {
+  readonly [K in keyof Required<CursorChange>]: (value: NonNullable<CursorChange[K]> | null) => Assignment[]
+} = {
+  cursor: (at) => [
+    ['cursor_block = ?', at && int(at.number)],
+    ['cursor_hash = ?', at && blob(at.hash)],
+  ],
   epoch: (epoch) => [['epoch = ?', intOrNull(epoch)]],
   settled: (block) => [['settled = ?', intOrNull(block)]],
   finalized: (block) => [['finalized = ?', intOrNull(block)]],
@@ -95,7 +108,10 @@ const ASSIGN: { readonly [K in keyof Required<CursorChange>]: (value: NonNullabl
 const COUNTERS = ['applied', 'undone', 'duplicates', 'reorgs'] as const
 
 function addCounters(add: Partial<WatcherCounters>): Assignment[] {
-  return COUNTERS.filter((name) => add[name] !== undefined).map((name) => [`${name} = ${name} + ?`, int(add[name] as number)])
+  return COUNTERS.filter((name) => add[name] !== undefined).map((name) => [
+    `${name} = ${name} + ?`,
+    int(add[name] as number),
+  ])
 }
 
 function assignments(change: CursorChange): Assignment[] {
@@ -147,7 +163,7 @@ export class SqliteCursors implements CursorPort {
 
   readNonce(id: number): Uint8Array | null {
     const row = this.#connection.get(READ_NONCE, int(id))
-    return row && row['nonce'] !== null ? readBytes(row, 'nonce') : null
+    return row && row.nonce !== null ? readBytes(row, 'nonce') : null
   }
 
   genesis(chainId: number): Hash | null {

@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { adaptBetterSqlite3, isBetterSqlite3, type BetterSqlite3Like } from './better-sqlite3.ts'
+import { adaptBetterSqlite3, type BetterSqlite3Like, isBetterSqlite3 } from './better-sqlite3.ts'
 
 /** What a value bound to a statement can be. Booleans, dates and `undefined` are refused by the drivers. */
 export type SqliteValue = null | number | bigint | string | Uint8Array

@@ -109,7 +109,8 @@ export class Guard {
     if (this.#fatal) throw this.#fatal
     if (outcome === 'threw') return
     this.#throwSwallowed()
-    if (!this.rules.mayWrite && this.#totalChanges() - this.#changesBefore !== this.#changesUndone) throw this.#untracked()
+    if (!this.rules.mayWrite && this.#totalChanges() - this.#changesBefore !== this.#changesUndone)
+      throw this.#untracked()
   }
 
   #before(): void {
@@ -148,7 +149,10 @@ export class Guard {
     } catch (error) {
       // Only raw can have ended it: the transaction that is open now is another one.
       const values = this.rules.values
-      this.#fatal ??= new TidemarkError('HANDLER_ENDED_TRANSACTION', ENDED.HANDLER_ENDED_TRANSACTION, { values, cause: error })
+      this.#fatal ??= new TidemarkError('HANDLER_ENDED_TRANSACTION', ENDED.HANDLER_ENDED_TRANSACTION, {
+        values,
+        cause: error,
+      })
     }
   }
 
@@ -169,42 +173,51 @@ export class Guard {
   }
 
   #untracked(): TidemarkError {
-    return new TidemarkError('UNTRACKED_WRITE', "A write through db, which undo: 'managed' cannot take back", { values: this.rules.values })
+    return new TidemarkError('UNTRACKED_WRITE', "A write through db, which undo: 'managed' cannot take back", {
+      values: this.rules.values,
+    })
   }
 
   #totalChanges(): number {
     // Straight to the driver: the transaction may be gone, and the count is wanted all the same.
     const row = this.connection.userStatements.get('SELECT total_changes() AS n', false).get()
-    return Number(row?.['n'])
+    return Number(row?.n)
   }
 }
 
 function refusePromise<T>(result: T, rules: ScopeRules): T {
   if (!isThenable(result)) return result
   result.then(undefined, () => {}) // its own rejection must not end the process
-  throw new TidemarkError('HANDLER_RETURNED_PROMISE', 'The function in savepoint returned a promise', { values: rules.values })
+  throw new TidemarkError('HANDLER_RETURNED_PROMISE', 'The function in savepoint returned a promise', {
+    values: rules.values,
+  })
 }
 
 /**
- * What the drivers would change without a word is refused: a text with a NUL is cut there, half a surrogate pair is
- * replaced, and any object in the first place, a date for example, is taken for named values and binds nothing.
+ * What a driver would change without a word is refused: a text with a NUL is cut there (@photostructure/sqlite), half a
+ * surrogate pair is replaced, and any object in the first place, a date for example, is taken for named values and binds nothing.
  */
 export function checkParameters(parameters: readonly SqliteParameter[]): void {
   for (const [i, parameter] of parameters.entries()) {
     if (typeof parameter === 'string') checkText(parameter)
-    else if (typeof parameter === 'object' && parameter !== null && !ArrayBuffer.isView(parameter)) checkNamed(parameter, i)
+    else if (typeof parameter === 'object' && parameter !== null && !ArrayBuffer.isView(parameter))
+      checkNamed(parameter, i)
   }
 }
 
 function checkNamed(named: Readonly<Record<string, unknown>>, position: number): void {
   const prototype = Object.getPrototypeOf(named)
   if (position > 0 || (prototype !== null && prototype !== Object.prototype)) {
-    throw new TypeError('a parameter may be null, a number, a bigint, a text, bytes, or first one plain object of names')
+    throw new TypeError(
+      'a parameter may be null, a number, a bigint, a text, bytes, or first one plain object of names',
+    )
   }
   for (const value of Object.values(named)) if (typeof value === 'string') checkText(value)
 }
 
 function checkText(value: string): void {
   if (isStorableText(value)) return
-  throw new RangeError('a text parameter holds a NUL or half a surrogate pair, which SQLite would change: store it as bytes')
+  throw new RangeError(
+    'a text parameter holds a NUL or half a surrogate pair, which SQLite would change: store it as bytes',
+  )
 }

@@ -6,9 +6,14 @@ import { blob, int, readBlockOrNull, readHash, readNumber, readNumberOrNull, tex
 const INSERT = `
   INSERT INTO tidemark_handled_events (scope, chain_id, key, block_number, handled_at) VALUES (?, ?, ?, ?, ?)
   ON CONFLICT (scope, chain_id, key) DO NOTHING`
+// Apart from INSERT, so that its count of rows keeps saying whether the key was new.
+const RAISE_BLOCK = `
+  UPDATE tidemark_handled_events SET block_number = ?
+  WHERE scope = ? AND chain_id = ? AND key = ? AND block_number < ?`
 const HAS = 'SELECT 1 AS found FROM tidemark_handled_events WHERE scope = ? AND chain_id = ? AND key = ?'
 const COUNT = 'SELECT count(*) AS n FROM tidemark_handled_events WHERE scope = ?'
-const STATE = 'SELECT cursor_block, cursor_hash, low_water, updated_at FROM tidemark_scopes WHERE scope = ? AND chain_id = ?'
+const STATE =
+  'SELECT cursor_block, cursor_hash, low_water, updated_at FROM tidemark_scopes WHERE scope = ? AND chain_id = ?'
 // From one chain to the next along the key, instead of over every row.
 const CHAINS = `
   WITH RECURSIVE chain (id) AS (
@@ -41,7 +46,9 @@ export class SqliteHandled implements HandledPort {
   }
 
   insert(scope: string, chainId: number, key: string, block: BlockNumber, now: number): boolean {
-    return this.#connection.run(INSERT, text(scope), int(chainId), text(key), int(block), int(now)) === 1
+    const isNew = this.#connection.run(INSERT, text(scope), int(chainId), text(key), int(block), int(now)) === 1
+    if (!isNew) this.#connection.run(RAISE_BLOCK, int(block), text(scope), int(chainId), text(key), int(block))
+    return isNew
   }
 
   has(scope: string, chainId: number, key: string): boolean {

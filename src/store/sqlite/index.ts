@@ -1,6 +1,7 @@
 import { defineWatch, type Watch } from '../../handle/watch.ts'
 import type { SqliteDb } from './scope.ts'
 
+export { type RowsApi, type RowsDefinition, rows } from '../../managed/rows.ts'
 export { decodeInt256, decodeUint256, encodeInt256, encodeUint256 } from './amounts.ts'
 export type { BetterSqlite3Like, BetterSqlite3Statement } from './better-sqlite3.ts'
 export type {
@@ -14,7 +15,6 @@ export type {
 } from './driver.ts'
 export type { SqliteConnection, SqliteDb, SqliteStatement } from './scope.ts'
 export { type SqliteOptions, type SqliteStore, sqlite } from './store.ts'
-export { rows, type RowsApi, type RowsDefinition } from '../../managed/rows.ts'
 
 /** Declares a watcher whose handlers run, synchronously, inside a SQLite transaction. */
 export const watch: Watch<SqliteDb, 'sync'> = defineWatch<SqliteDb, 'sync'>()

@@ -21,14 +21,14 @@ function isTermination(error: unknown): boolean {
 /** @throws {TidemarkError} `HANDLER_TIMEOUT` when `work` runs longer than `limitMs` of real time */
 export function callWithin<T>(work: () => T, limitMs: number): T {
   if (!Number.isFinite(limitMs)) return work()
-  const outer = context['work']
-  context['work'] = work
+  const outer = context.work
+  context.work = work
   try {
     return script.runInContext(context, { timeout: Math.max(1, Math.ceil(limitMs)), displayErrors: false }) as T
   } catch (error) {
     if (!isTermination(error)) throw error
     throw new TidemarkError('HANDLER_TIMEOUT', 'The handler did not return', { values: { limitMs } })
   } finally {
-    context['work'] = outer
+    context.work = outer
   }
 }

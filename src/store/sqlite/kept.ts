@@ -5,7 +5,18 @@ import { bytesToHex } from '../../util/bytes.ts'
 import type { KeptEvent, KeptPort } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { SqliteRow } from './driver.ts'
-import { blob, int, readBlock, readBytes, readHash, readHex, readNumber, readText, readTextOrNull, text } from './values.ts'
+import {
+  blob,
+  int,
+  readBlock,
+  readBytes,
+  readHash,
+  readHex,
+  readNumber,
+  readText,
+  readTextOrNull,
+  text,
+} from './values.ts'
 
 const ADD = `
   INSERT INTO tidemark_kept_events (watcher, block_number, sequence, block_hash, event_name, stable_id, address, topics,
@@ -29,7 +40,10 @@ function packTopics(topics: readonly Hash[]): Uint8Array {
 
 function unpackTopics(bytes: Uint8Array): Hash[] {
   const count = bytes.length / TOPIC_BYTES
-  return Array.from({ length: count }, (_, i) => bytesToHex(bytes.subarray(i * TOPIC_BYTES, (i + 1) * TOPIC_BYTES)) as Hash)
+  return Array.from(
+    { length: count },
+    (_, i) => bytesToHex(bytes.subarray(i * TOPIC_BYTES, (i + 1) * TOPIC_BYTES)) as Hash,
+  )
 }
 
 function readLog(row: SqliteRow): Log {

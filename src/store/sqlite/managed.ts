@@ -53,8 +53,12 @@ function mismatch(table: ManagedTable, sentence: string, values: Record<string, 
 function checkNames(table: ManagedTable): void {
   const columns = Object.keys(table.columns)
   const odd = [table.table, ...columns].find((name) => !NAME.test(name))
-  if (odd !== undefined) throw mismatch(table, 'A name may hold letters, digits and underscores only, at most 63', { name: odd.slice(0, 80) })
-  if (/^(tidemark|sqlite)_/i.test(table.table)) throw mismatch(table, 'Names that begin with tidemark_ or sqlite_ are taken')
+  if (odd !== undefined)
+    throw mismatch(table, 'A name may hold letters, digits and underscores only, at most 63', {
+      name: odd.slice(0, 80),
+    })
+  if (/^(tidemark|sqlite)_/i.test(table.table))
+    throw mismatch(table, 'Names that begin with tidemark_ or sqlite_ are taken')
   const own = columns.find((name) => /^tidemark_/i.test(name))
   if (own !== undefined) throw mismatch(table, 'Column names that begin with tidemark_ are taken', { column: own })
   if (new Set(columns.map((name) => name.toLowerCase())).size < columns.length) {
@@ -127,9 +131,13 @@ export class SqliteManaged implements ManagedPort {
     if (missing.length > 0) {
       throw mismatch(table, 'The table lacks columns', { missing: missing.map(([name, type]) => `${name} ${type}`) })
     }
-    const wrong = allColumns(table).filter(([name, type]) => !KEEPS[type]?.includes(affinity(found.get(name.toLowerCase()) ?? '')))
+    const wrong = allColumns(table).filter(
+      ([name, type]) => !KEEPS[type]?.includes(affinity(found.get(name.toLowerCase()) ?? '')),
+    )
     if (wrong.length > 0) {
-      throw mismatch(table, 'Columns of the table would change values', { expected: wrong.map(([name, type]) => `${name} ${type}`) })
+      throw mismatch(table, 'Columns of the table would change values', {
+        expected: wrong.map(([name, type]) => `${name} ${type}`),
+      })
     }
   }
 }

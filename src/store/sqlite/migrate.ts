@@ -20,7 +20,7 @@ const WRITE_META = `
   ON CONFLICT (name) DO UPDATE SET value = excluded.value`
 
 function readMeta(connection: Connection, name: string): number {
-  return Number(connection.database.prepare(READ_META).get(name)?.['value'] ?? 0)
+  return Number(connection.database.prepare(READ_META).get(name)?.value ?? 0)
 }
 
 /** Reads the two versions; inside a transaction or outside. */
@@ -85,7 +85,10 @@ function applyStep(connection: Connection, step: Migration, known: number): bool
 }
 
 function runStep(connection: Connection, step: Migration, state: SchemaState): void {
-  invariant(state.version === step.number - 1, 'migrations are applied one after the other', { at: state.version, step: step.number })
+  invariant(state.version === step.number - 1, 'migrations are applied one after the other', {
+    at: state.version,
+    step: step.number,
+  })
   connection.database.exec(META_TABLE)
   connection.database.exec(step.sql)
   const write = connection.database.prepare(WRITE_META)
@@ -101,7 +104,10 @@ function label(step: Migration): string {
 export function pendingText(state: SchemaState, steps: readonly Migration[] = migrations): string {
   return pending(state, steps)
     .map((step) => {
-      const meta = [`('schema_version', ${step.number})`, ...(step.kind === 'breaking' ? [`('oldest_code', ${step.number})`] : [])]
+      const meta = [
+        `('schema_version', ${step.number})`,
+        ...(step.kind === 'breaking' ? [`('oldest_code', ${step.number})`] : []),
+      ]
       const write = `INSERT OR REPLACE INTO tidemark_meta (name, value) VALUES ${meta.join(', ')};`
       return `-- ${label(step)}\nBEGIN IMMEDIATE;\n${META_TABLE}${step.sql}\n${write}\nCOMMIT;\n`
     })

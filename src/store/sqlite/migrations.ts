@@ -134,7 +134,9 @@ CREATE TABLE tidemark_audit (
 );
 `
 
-export const migrations: readonly Migration[] = [{ number: 1, name: 'first tables', kind: 'breaking', sql: FIRST_TABLES }]
+export const migrations: readonly Migration[] = [
+  { number: 1, name: 'first tables', kind: 'breaking', sql: FIRST_TABLES },
+]
 
 /** Made apart from the numbered steps: it holds their number. */
 export const META_TABLE = `

@@ -57,7 +57,10 @@ describe('a second process on the file', { timeout: 60_000 }, () => {
     const file = newFile()
     const store = sqlite({ file })
     await store.migrate('auto')
-    const holder = run(file, "const lease = await store.acquire(); console.log(lease ? 'held' : 'refused'); setInterval(() => lease, 1e6)")
+    const holder = run(
+      file,
+      "const lease = await store.acquire(); console.log(lease ? 'held' : 'refused'); setInterval(() => lease, 1e6)",
+    )
     const [line] = await once(holder.stdout as NonNullable<typeof holder.stdout>, 'data')
     expect(String(line).trim()).toBe('held')
     expect(await store.acquire()).toBeNull()

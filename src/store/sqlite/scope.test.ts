@@ -1,8 +1,9 @@
+import { DatabaseSync } from '@photostructure/sqlite'
 import { describe, expect, test } from 'vitest'
 import { TidemarkError } from '../../errors.ts'
-import type { DbScope, ScopeRules, Tx } from '../store.ts'
 import type { World } from '../../util/world.ts'
 import { realWorld } from '../../util/world.ts'
+import type { DbScope, ScopeRules, Tx } from '../store.ts'
 import { USER_STATEMENTS } from './connection.ts'
 import { openDefault, type SqliteDatabaseLike } from './driver.ts'
 import { type SqliteDb, sqlite } from './index.ts'
@@ -19,7 +20,6 @@ async function makeHandler(world: World = realWorld) {
   const store = sqlite({ file: ':memory:', open, world })
   await store.migrate('auto')
   raw?.exec('CREATE TABLE numbers (n INTEGER PRIMARY KEY, text TEXT); INSERT INTO numbers (n) VALUES (1)')
-  // biome-ignore lint/correctness/useYield: bodies on an embedded store have nothing to wait for
   const handle = <T>(work: (scope: DbScope<SqliteDb>, tx: Tx<SqliteDb>) => T, changed: Partial<ScopeRules> = {}) =>
     store.transact(function* (tx) {
       const scope = tx.openScope({ ...rules, ...changed })
@@ -27,8 +27,8 @@ async function makeHandler(world: World = realWorld) {
       expect(scope.close('returned')).toBeUndefined() // verbs of this store answer at once
       return result
     })
-  const count = () => Number(raw?.prepare('SELECT count(*) AS n FROM numbers').get()?.['n'])
-  return { store, handle, count, raw: raw as unknown as SqliteDatabaseLike }
+  const count = () => Number(raw?.prepare('SELECT count(*) AS n FROM numbers').get()?.n)
+  return { store, handle, count, raw: raw }
 }
 
 async function codeOf(work: Promise<unknown>): Promise<string> {
@@ -50,7 +50,9 @@ function swallow(work: () => unknown): void {
 describe('a statement that ends the transaction from inside', () => {
   test('INSERT OR ROLLBACK, thrown on', async () => {
     const { handle, count } = await makeHandler()
-    const work = handle(({ db }) => db.exec('INSERT INTO numbers (n) VALUES (2); INSERT OR ROLLBACK INTO numbers (n) VALUES (1)'))
+    const work = handle(({ db }) =>
+      db.exec('INSERT INTO numbers (n) VALUES (2); INSERT OR ROLLBACK INTO numbers (n) VALUES (1)'),
+    )
     expect(await codeOf(work)).toBe('TRANSACTION_LOST')
     expect(count()).toBe(1)
   })
@@ -76,7 +78,9 @@ describe('a statement that ends the transaction from inside', () => {
 
   test('raw COMMIT is found when the scope closes', async () => {
     const { handle } = await makeHandler()
-    expect(await codeOf(handle(({ db }) => (db.raw as SqliteDatabaseLike).exec('COMMIT')))).toBe('HANDLER_ENDED_TRANSACTION')
+    expect(await codeOf(handle(({ db }) => (db.raw as SqliteDatabaseLike).exec('COMMIT')))).toBe(
+      'HANDLER_ENDED_TRANSACTION',
+    )
   })
 
   test('after raw ROLLBACK no statement runs, since it would commit by itself', async () => {
@@ -122,7 +126,13 @@ describe('a scope that is over', () => {
     const { handle, store } = await makeHandler()
     const isNew = await handle(({ db }) => store.join(db).handled.insert('s', 1, 'k', 5 as never, 1))
     expect(isNew).toBe(true)
-    expect(await codeOf(store.transact(function* (tx) { return tx.handled.has('s', 1, 'k') }))).toBe('undefined')
+    expect(
+      await codeOf(
+        store.transact(function* (tx) {
+          return tx.handled.has('s', 1, 'k')
+        }),
+      ),
+    ).toBe('undefined')
   })
 })
 
@@ -132,7 +142,10 @@ describe('a failure that a handler swallowed', () => {
     ['a table that is not there', (db: SqliteDb) => db.prepare('SELECT * FROM nowhere')],
     ['a value that cannot be bound', (db: SqliteDb) => db.prepare('SELECT ?').get(new Date(0) as never)],
     ['a number beyond 64 bits', (db: SqliteDb) => db.prepare('SELECT ?').get(2n ** 64n)],
-    ['two statements in prepare, of which the driver would run one', (db: SqliteDb) => db.prepare('SELECT 1; DELETE FROM numbers')],
+    [
+      'two statements in prepare, of which the driver would run one',
+      (db: SqliteDb) => db.prepare('SELECT 1; DELETE FROM numbers'),
+    ],
     ['a text that the driver would cut at its NUL', (db: SqliteDb) => db.prepare('SELECT ?').get('a\0b')],
     ['a named text that the driver would cut', (db: SqliteDb) => db.prepare('SELECT :t').get({ t: 'a\0b' })],
     ['half a surrogate pair, which the driver would replace', (db: SqliteDb) => db.prepare('SELECT ?').get('\ud800')],
@@ -144,8 +157,8 @@ describe('a failure that a handler swallowed', () => {
   })
 
   test('the driver does cut a text at its NUL (control)', () => {
-    const db = openDefault(':memory:')
-    expect(db.prepare('SELECT ? AS t').get('a\0b')?.['t']).not.toBe('a\0b')
+    const db = new DatabaseSync(':memory:')
+    expect(db.prepare('SELECT ? AS t').get('a\0b')?.t).not.toBe('a\0b')
     db.close()
   })
 })
@@ -164,7 +177,13 @@ describe('the guarded db has the shape of DatabaseSync', () => {
         db.prepare('SELECT n FROM numbers WHERE n = ?').get(99),
       ].map((one) => JSON.stringify(one, (_key, value) => (typeof value === 'bigint' ? `${value}n` : value)))
     })
-    expect(found).toEqual(['{"n":"4611686018427387904n","b":{"0":1}}', '{"a":"x"}', '[{"n":3}]', '[{"n":1},{"n":3}]', undefined])
+    expect(found).toEqual([
+      '{"n":"4611686018427387904n","b":{"0":1}}',
+      '{"a":"x"}',
+      '[{"n":3}]',
+      '[{"n":1},{"n":3}]',
+      undefined,
+    ])
   })
 
   test('a statement used inside the iteration of the same text does not reset it', async () => {
@@ -172,7 +191,10 @@ describe('the guarded db has the shape of DatabaseSync', () => {
     const seen = await handle(({ db }) => {
       db.exec('INSERT INTO numbers (n) VALUES (2), (3)')
       const sql = 'SELECT n FROM numbers ORDER BY n'
-      return [...db.prepare(sql).iterate()].length + [...db.prepare(sql).iterate()].filter(() => db.prepare(sql).get()).length
+      return (
+        [...db.prepare(sql).iterate()].length +
+        [...db.prepare(sql).iterate()].filter(() => db.prepare(sql).get()).length
+      )
     })
     expect(seen).toBe(6)
   })
@@ -187,11 +209,14 @@ describe('the guarded db has the shape of DatabaseSync', () => {
 })
 
 describe("undo: 'managed' and writes through db", () => {
-  test.each(['CREATE TABLE other (n)', 'DROP TABLE numbers', 'UPDATE numbers SET n = 5', 'DELETE FROM numbers'])('%s', async (sql) => {
-    const { handle, count } = await makeHandler()
-    expect(await codeOf(handle(({ db }) => db.exec(sql), { mayWrite: false }))).toBe('UNTRACKED_WRITE')
-    expect(count()).toBe(1)
-  })
+  test.each(['CREATE TABLE other (n)', 'DROP TABLE numbers', 'UPDATE numbers SET n = 5', 'DELETE FROM numbers'])(
+    '%s',
+    async (sql) => {
+      const { handle, count } = await makeHandler()
+      expect(await codeOf(handle(({ db }) => db.exec(sql), { mayWrite: false }))).toBe('UNTRACKED_WRITE')
+      expect(count()).toBe(1)
+    },
+  )
 
   test('raw is no way around', async () => {
     const { handle } = await makeHandler()
@@ -222,9 +247,12 @@ describe('a handler that does not end', () => {
   test('a loop over the rows of one endless statement ends at its deadline', async () => {
     const { handle } = await makeHandler(ticking())
     const endless = 'WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n'
-    const work = handle(({ db }) => {
-      for (const _row of db.prepare(endless).iterate());
-    }, { deadline: 50 })
+    const work = handle(
+      ({ db }) => {
+        for (const _row of db.prepare(endless).iterate());
+      },
+      { deadline: 50 },
+    )
     expect(await codeOf(work)).toBe('HANDLER_TIMEOUT')
   })
 
@@ -238,7 +266,9 @@ describe('a handler that does not end', () => {
     )
     expect(await codeOf(work)).toBe('HANDLER_TIMEOUT')
     expect(count()).toBe(1)
-    const genesis = await store.read(function* (tx) { return tx.cursors.genesis(1) })
+    const genesis = await store.read(function* (tx) {
+      return tx.cursors.genesis(1)
+    })
     expect(genesis).toBeNull()
   })
 

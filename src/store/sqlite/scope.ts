@@ -1,6 +1,12 @@
 import type { DbScope, ScopeRules } from '../store.ts'
 import type { Connection } from './connection.ts'
-import type { SqliteDriverDatabase, SqliteParameter, SqliteRow, SqliteRunResult, SqliteStatementLike } from './driver.ts'
+import type {
+  SqliteDriverDatabase,
+  SqliteParameter,
+  SqliteRow,
+  SqliteRunResult,
+  SqliteStatementLike,
+} from './driver.ts'
 import { checkParameters, Guard } from './guard.ts'
 
 /** A prepared statement of a handler. It ends with the callback. */

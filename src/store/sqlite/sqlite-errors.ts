@@ -69,10 +69,16 @@ export function storeError(error: unknown): unknown {
   const code = resultCode(error)
   if (code === undefined) return error
   if ((code & 255) === PRIMARY.SQLITE_LOCKED) {
-    return new TidemarkError('STORE_BUSY', 'Another statement holds the lock of a table', { values: { sqlite: code }, cause: error })
+    return new TidemarkError('STORE_BUSY', 'Another statement holds the lock of a table', {
+      values: { sqlite: code },
+      cause: error,
+    })
   }
   const values = { sqlite: code }
-  return surroundingsError(error) ?? new TidemarkError('STORE_FAILED', 'SQLite refused a statement', { values, cause: error })
+  return (
+    surroundingsError(error) ??
+    new TidemarkError('STORE_FAILED', 'SQLite refused a statement', { values, cause: error })
+  )
 }
 
 /** A constraint that is checked at COMMIT (DEFERRABLE INITIALLY DEFERRED); none of Tidemark's own tables has one. */

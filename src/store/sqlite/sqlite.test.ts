@@ -8,7 +8,11 @@ import { type SqliteDb, sqlite } from './index.ts'
 const probe = {
   makeTable: (db: SqliteDb) => db.exec('CREATE TABLE numbers (n INTEGER PRIMARY KEY)'),
   insert: (db: SqliteDb, n: number) => db.prepare('INSERT INTO numbers (n) VALUES (?)').run(n),
-  numbers: (db: SqliteDb) => db.prepare('SELECT n FROM numbers ORDER BY n').all().map((row) => Number(row['n'])),
+  numbers: (db: SqliteDb) =>
+    db
+      .prepare('SELECT n FROM numbers ORDER BY n')
+      .all()
+      .map((row) => Number(row.n)),
   commit: (db: SqliteDb) => db.exec('COMMIT'),
 }
 

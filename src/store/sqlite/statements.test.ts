@@ -14,7 +14,7 @@ describe('transaction control is found wherever it begins a statement', () => {
     "INSERT INTO t VALUES ('a;b'); COMMIT",
     "SELECT 'it''s'; BEGIN",
     'SELECT "a""b"; BEGIN IMMEDIATE',
-    'SELECT `a`; ATTACH \'x\' AS y',
+    "SELECT `a`; ATTACH 'x' AS y",
     'SELECT [a]; DETACH y',
     'PRAGMA synchronous = OFF',
     'vacuum',

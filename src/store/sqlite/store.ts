@@ -27,6 +27,7 @@ export interface SqliteOptions {
 /** A store in an SQLite file. Its parts also take a connection that the application opened with its own driver. */
 export interface SqliteStore extends Store<SqliteDb> {
   readonly kind: 'sqlite'
+  readonly capabilities: StoreCapabilities & { readonly asyncHandlers: false }
   join(db: SqliteConnection | SqliteDriverDatabase): Tx<SqliteDb>
 }
 
@@ -51,7 +52,7 @@ const OPEN_WAIT_MS = 50
 class EmbeddedStore implements SqliteStore {
   readonly kind = 'sqlite'
   // A single writer: once a commit holds the lock, no older write transaction can be open.
-  readonly capabilities: StoreCapabilities = { asyncHandlers: false, longestTransactionMs: 0 }
+  readonly capabilities = { asyncHandlers: false, longestTransactionMs: 0 } as const
   readonly #place: Place
   readonly #joined = new WeakMap<object, SqliteTx>()
   #opened: Opened | undefined

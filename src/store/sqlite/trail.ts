@@ -4,7 +4,8 @@ import type { TrailPort } from '../store.ts'
 import type { Connection } from './connection.ts'
 import { blob, int, readBlock, readHash } from './values.ts'
 
-const LIST = 'SELECT block_number, block_hash FROM tidemark_unfinalized_blocks WHERE watcher = ? ORDER BY block_number DESC'
+const LIST =
+  'SELECT block_number, block_hash FROM tidemark_unfinalized_blocks WHERE watcher = ? ORDER BY block_number DESC'
 // Finds the row when the block is there already with this hash, and changes nothing when it has another one.
 const ADD = `
   INSERT INTO tidemark_unfinalized_blocks (watcher, block_number, block_hash) VALUES (?, ?, ?)

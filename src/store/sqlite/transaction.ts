@@ -67,7 +67,6 @@ export class SqliteTx implements Tx<SqliteDb> {
     return runSync(op)
   }
 
-  // biome-ignore lint/correctness/useYield: an operation of the port, although an embedded store never waits
   *interruptible<T>(op: () => Op<T>, hardLimitMs: number): Op<T> {
     return callWithin(() => runSync(op()), hardLimitMs)
   }
@@ -134,7 +133,9 @@ function commitError(connection: Connection, error: unknown): unknown {
   }
   rollBack(connection)
   if (isConstraint(error)) {
-    return new TidemarkError('HANDLER_FAILED', 'A deferred constraint of the database does not hold at COMMIT', { cause: error })
+    return new TidemarkError('HANDLER_FAILED', 'A deferred constraint of the database does not hold at COMMIT', {
+      cause: error,
+    })
   }
   return storeError(error)
 }

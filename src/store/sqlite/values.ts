@@ -23,11 +23,13 @@ export function blob(hex: string): Uint8Array {
 }
 
 /**
- * Text as it may be bound. The driver cuts a string at a NUL and changes a lone surrogate, both without a word.
+ * Text as it may be bound. @photostructure/sqlite cuts a string at a NUL, and every driver changes a lone surrogate, both
+ * without a word.
  * @throws {RangeError} for such a text
  */
 export function text(value: string): string {
-  if (!isStorableText(value)) throw new RangeError('a text holds a NUL or half a surrogate pair: SQLite would change it')
+  if (!isStorableText(value))
+    throw new RangeError('a text holds a NUL or half a surrogate pair: SQLite would change it')
   return value
 }
 

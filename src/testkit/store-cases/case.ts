@@ -40,7 +40,13 @@ export const id = (n: number): StableId => `0x${n.toString(16).padStart(32, '0')
 export const ref = (n: number, fork = 0): BlockRef => ({ number: number(n), hash: hash(n + fork * 0x1000000) })
 
 export function mark(block: number, n: number): Mark {
-  return { blockNumber: number(block), blockHash: hash(block), stableId: id(n), transactionHash: hash(n), logIndex: n as LogIndex }
+  return {
+    blockNumber: number(block),
+    blockHash: hash(block),
+    stableId: id(n),
+    transactionHash: hash(n),
+    logIndex: n as LogIndex,
+  }
 }
 
 export function kept(block: number, sequence: number): KeptEvent {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { CursorChange, WatcherRow } from '../../store/store.ts'
 import { wait } from '../../util/op.ts'
-import { codeOf, type ContractCase, type ContractKit, hash, makeWatcher, number, ref } from './case.ts'
+import { type ContractCase, type ContractKit, codeOf, hash, makeWatcher, number, ref } from './case.ts'
 
 /** Makes a watcher, applies changes one after the other, and reads the row back in a new transaction. */
 async function afterChanges<Db>({ store }: ContractKit<Db>, ...changes: CursorChange[]): Promise<WatcherRow> {
@@ -23,8 +23,23 @@ export const cursorCases: readonly ContractCase[] = [
     async run(kit) {
       const row = await afterChanges(kit)
       const counters = { applied: 0, undone: 0, duplicates: 0, reorgs: 0 }
-      const open = { cursor: null, token: null, settled: null, finalized: null, lowWater: null, lowWaterAt: null, reason: null }
-      const made = { name: 'deposits/ethereum', chainId: 1, fingerprint: 'f', startBlock: 1, epoch: 0, state: 'running' }
+      const open = {
+        cursor: null,
+        token: null,
+        settled: null,
+        finalized: null,
+        lowWater: null,
+        lowWaterAt: null,
+        reason: null,
+      }
+      const made = {
+        name: 'deposits/ethereum',
+        chainId: 1,
+        fingerprint: 'f',
+        startBlock: 1,
+        epoch: 0,
+        state: 'running',
+      }
       assert.deepEqual(row, { ...made, ...open, id: row.id, counters, updatedAt: 1 })
       assert.deepEqual(await kit.store.read((tx) => wait(tx.cursors.find(row.name))), row)
       assert.deepEqual(await kit.store.read((tx) => wait(tx.cursors.list())), [row])
@@ -35,10 +50,22 @@ export const cursorCases: readonly ContractCase[] = [
     name: 'a change sets what it names and leaves the rest',
     async run(kit) {
       const token = Uint8Array.of(1, 2, 3)
-      const whole: CursorChange = { cursor: ref(9), epoch: 2, settled: number(7), finalized: number(8), state: 'halted', reason, token, updatedAt: 2 }
+      const whole: CursorChange = {
+        cursor: ref(9),
+        epoch: 2,
+        settled: number(7),
+        finalized: number(8),
+        state: 'halted',
+        reason,
+        token,
+        updatedAt: 2,
+      }
       const row = await afterChanges(kit, whole, { name: 'renamed', fingerprint: 'g', updatedAt: 3 })
       const { cursor, epoch, settled, finalized, state } = row
-      assert.deepEqual({ cursor, epoch, settled, finalized, state }, { cursor: ref(9), epoch: 2, settled: 7, finalized: 8, state: 'halted' })
+      assert.deepEqual(
+        { cursor, epoch, settled, finalized, state },
+        { cursor: ref(9), epoch: 2, settled: 7, finalized: 8, state: 'halted' },
+      )
       assert.deepEqual([row.name, row.fingerprint, row.updatedAt], ['renamed', 'g', 3])
       assert.deepEqual([...(row.token ?? [])], [1, 2, 3])
       assert.deepEqual(row.reason, reason)
@@ -47,7 +74,11 @@ export const cursorCases: readonly ContractCase[] = [
   {
     name: 'null puts the cursor and the reason back to nothing',
     async run(kit) {
-      const row = await afterChanges(kit, { cursor: ref(9), reason, updatedAt: 2 }, { cursor: null, reason: null, updatedAt: 3 })
+      const row = await afterChanges(
+        kit,
+        { cursor: ref(9), reason, updatedAt: 2 },
+        { cursor: null, reason: null, updatedAt: 3 },
+      )
       assert.deepEqual([row.cursor, row.reason], [null, null])
     },
   },
@@ -57,7 +88,11 @@ export const cursorCases: readonly ContractCase[] = [
       const most = Number.MAX_SAFE_INTEGER
       const add = { applied: 2 ** 31 - 1, undone: most - 1 }
       const again = { applied: 1, undone: 1, duplicates: 2 ** 40 }
-      const row = await afterChanges(kit, { add, updatedAt: 2 }, { add: again, cursor: { ...ref(1), number: number(most) }, updatedAt: most })
+      const row = await afterChanges(
+        kit,
+        { add, updatedAt: 2 },
+        { add: again, cursor: { ...ref(1), number: number(most) }, updatedAt: most },
+      )
       assert.deepEqual(row.counters, { applied: 2 ** 31, undone: most, duplicates: 2 ** 40, reorgs: 0 })
       assert.equal(row.cursor?.number, most)
       assert.equal(row.updatedAt, most)
@@ -74,7 +109,10 @@ export const cursorCases: readonly ContractCase[] = [
   {
     name: 'a change of a row that is not there is an error',
     async run({ store }) {
-      assert.equal(await codeOf(store.transact((tx) => wait(tx.cursors.change(99, { epoch: 1, updatedAt: 1 })))), 'INVARIANT_BROKEN')
+      assert.equal(
+        await codeOf(store.transact((tx) => wait(tx.cursors.change(99, { epoch: 1, updatedAt: 1 })))),
+        'INVARIANT_BROKEN',
+      )
       assert.equal(await store.transact((tx) => wait(tx.cursors.lock(99))), undefined)
     },
   },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { CommitRow } from '../../store/store.ts'
 import { wait } from '../../util/op.ts'
-import { codeOf, type ContractCase, kept, mark, number, ref } from './case.ts'
+import { type ContractCase, codeOf, kept, mark, number, ref } from './case.ts'
 
 const commit = (from: number, to: number, n: number): CommitRow => ({
   from: number(from),
@@ -49,7 +49,8 @@ const markCases: readonly ContractCase[] = [
     name: "undoing deletes above a block, and another watcher's marks stay",
     async run({ store }) {
       const left = await store.transact(function* (tx) {
-        for (const watcher of [1, 2]) yield* wait(tx.marks.insert(watcher, [mark(0, 1), mark(6, 1), mark(7, 1), mark(7, 2)]))
+        for (const watcher of [1, 2])
+          yield* wait(tx.marks.insert(watcher, [mark(0, 1), mark(6, 1), mark(7, 1), mark(7, 2)]))
         const deleted = yield* wait(tx.marks.deleteAbove(1, number(6)))
         const rest = yield* wait(tx.marks.deleteAbove(1, -1))
         return [deleted, rest, yield* wait(tx.marks.count(1)), yield* wait(tx.marks.count(2))]
@@ -65,7 +66,10 @@ const markCases: readonly ContractCase[] = [
         yield* wait(tx.marks.insert(2, [mark(1, 1)]))
         const deleted = [yield* wait(tx.marks.deleteThrough(1, number(3), 3))]
         const rest = yield* wait(tx.marks.between(1, number(0), number(9)))
-        deleted.push(yield* wait(tx.marks.deleteThrough(1, number(3), 3)), yield* wait(tx.marks.deleteThrough(1, number(3), 3)))
+        deleted.push(
+          yield* wait(tx.marks.deleteThrough(1, number(3), 3)),
+          yield* wait(tx.marks.deleteThrough(1, number(3), 3)),
+        )
         return { deleted, rest, other: yield* wait(tx.marks.count(2)) }
       })
       assert.deepEqual(left, { deleted: [3, 1, 0], rest: [mark(3, 1), mark(9, 1)], other: 1 })
@@ -129,7 +133,10 @@ const commitCases: readonly ContractCase[] = [
     async run({ store }) {
       const found = await store.transact(function* (tx) {
         for (const row of [commit(1, 10, 1), commit(11, 20, 2), commit(21, 30, 3)]) yield* wait(tx.commits.add(1, row))
-        const straddling = [yield* wait(tx.commits.straddling(1, number(15))), yield* wait(tx.commits.straddling(1, number(20)))]
+        const straddling = [
+          yield* wait(tx.commits.straddling(1, number(15))),
+          yield* wait(tx.commits.straddling(1, number(20))),
+        ]
         yield* wait(tx.commits.cutAbove(1, number(15), { events: 9, digest: new Uint8Array(16) }))
         return { straddling, left: yield* wait(tx.commits.list(1, 10)), newest: yield* wait(tx.commits.list(1, 1)) }
       })
@@ -157,13 +164,21 @@ const commitCases: readonly ContractCase[] = [
     async run({ store }) {
       const found = await store.transact(function* (tx) {
         for (let i = 0; i < 6; i++) yield* wait(tx.commits.add(1, commit(i * 10 + 1, i * 10 + 10, 1 << i)))
-        const saved = [yield* wait(tx.commits.compact(1, number(50), 20, 3)), yield* wait(tx.commits.compact(1, number(50), 20, 3))]
+        const saved = [
+          yield* wait(tx.commits.compact(1, number(50), 20, 3)),
+          yield* wait(tx.commits.compact(1, number(50), 20, 3)),
+        ]
         saved.push(yield* wait(tx.commits.compact(1, number(50), 20, 3)))
         return { saved, left: yield* wait(tx.commits.list(1, 10)) }
       })
       assert.deepEqual(found.saved, [1, 1, 0])
       const sums = found.left.map((row) => [row.from, row.to, row.events, row.digest[0]])
-      assert.deepEqual(sums, [[51, 60, 32, 32], [41, 50, 16, 16], [21, 40, 12, 12], [1, 20, 3, 3]])
+      assert.deepEqual(sums, [
+        [51, 60, 32, 32],
+        [41, 50, 16, 16],
+        [21, 40, 12, 12],
+        [1, 20, 3, 3],
+      ])
     },
   },
 ]

@@ -1,15 +1,21 @@
 import assert from 'node:assert/strict'
 import type { ManagedTable } from '../../store/store.ts'
 import { wait } from '../../util/op.ts'
-import { codeOf, type ContractCase, id, number, ref } from './case.ts'
+import { type ContractCase, codeOf, id, number, ref } from './case.ts'
 
 const handledCases: readonly ContractCase[] = [
   {
     name: 'a key is new once in its scope and chain',
     async run({ store }) {
       const found = await store.transact(function* (tx) {
-        const insert = (scope: string, chain: number, key: string) => wait(tx.handled.insert(scope, chain, key, number(5), 1))
-        const news = [yield* insert('a', 1, 'k'), yield* insert('a', 1, 'k'), yield* insert('a', 2, 'k'), yield* insert('b', 1, 'k')]
+        const insert = (scope: string, chain: number, key: string) =>
+          wait(tx.handled.insert(scope, chain, key, number(5), 1))
+        const news = [
+          yield* insert('a', 1, 'k'),
+          yield* insert('a', 1, 'k'),
+          yield* insert('a', 2, 'k'),
+          yield* insert('b', 1, 'k'),
+        ]
         const has = [yield* wait(tx.handled.has('a', 1, 'k')), yield* wait(tx.handled.has('b', 2, 'k'))]
         return { news, has, count: yield* wait(tx.handled.count('a')) }
       })
@@ -40,9 +46,17 @@ const handledCases: readonly ContractCase[] = [
         yield* wait(tx.handled.insert('a', 2, 'other', number(1), 1))
         yield* wait(tx.handled.raiseLowWater('a', 1, number(3)))
         yield* wait(tx.handled.raiseLowWater('a', 1, number(2)))
-        const deleted = [yield* wait(tx.handled.deleteThrough('a', 1, number(3), 2)), yield* wait(tx.handled.deleteThrough('a', 1, number(3), 2))]
+        const deleted = [
+          yield* wait(tx.handled.deleteThrough('a', 1, number(3), 2)),
+          yield* wait(tx.handled.deleteThrough('a', 1, number(3), 2)),
+        ]
         const left = [yield* wait(tx.handled.has('a', 1, 'k3')), yield* wait(tx.handled.has('a', 1, 'k4'))]
-        return { deleted, left, lowWater: (yield* wait(tx.handled.state('a', 1))).lowWater, count: yield* wait(tx.handled.count('a')) }
+        return {
+          deleted,
+          left,
+          lowWater: (yield* wait(tx.handled.state('a', 1))).lowWater,
+          count: yield* wait(tx.handled.count('a')),
+        }
       })
       assert.deepEqual(found, { deleted: [2, 1], left: [false, true], lowWater: 3, count: 3 })
     },
@@ -86,7 +100,8 @@ const managedCases: readonly ContractCase[] = [
       const deleted = await store.transact(function* (tx) {
         yield* wait(tx.managed.ensureTable(transfers))
         yield* wait(tx.managed.ensureTable(transfers)) // there already, with all its columns
-        for (const watcher of [1, 2]) yield* wait(tx.managed.insertRows(transfers, watcher, [row(0, 0), row(5, 0), row(5, 1), row(6, 0)]))
+        for (const watcher of [1, 2])
+          yield* wait(tx.managed.insertRows(transfers, watcher, [row(0, 0), row(5, 0), row(5, 1), row(6, 0)]))
         const above5 = yield* wait(tx.managed.deleteRowsAbove(transfers, 1, number(5)))
         const all = yield* wait(tx.managed.deleteRowsAbove(transfers, 1, -1))
         return [above5, all, yield* wait(tx.managed.deleteRowsAbove(transfers, 2, -1))]
@@ -109,19 +124,35 @@ const managedCases: readonly ContractCase[] = [
     name: 'names that could end a quotation are refused',
     async run({ store }) {
       for (const table of ['a"b', 'a b', 'a;b', '', 'tidemark_x', 'ä']) {
-        assert.equal(await codeOf(store.transact((tx) => wait(tx.managed.ensureTable({ ...transfers, table })))), 'STORE_TABLE_MISMATCH')
+        assert.equal(
+          await codeOf(store.transact((tx) => wait(tx.managed.ensureTable({ ...transfers, table })))),
+          'STORE_TABLE_MISMATCH',
+        )
       }
       const columns = { 'a"b': 'text' as const }
-      assert.equal(await codeOf(store.transact((tx) => wait(tx.managed.ensureTable({ table: 'ok', columns })))), 'STORE_TABLE_MISMATCH')
+      assert.equal(
+        await codeOf(store.transact((tx) => wait(tx.managed.ensureTable({ table: 'ok', columns })))),
+        'STORE_TABLE_MISMATCH',
+      )
     },
   },
   {
     name: 'a value that does not fit stops the commit: never a float, never a cut (C44)',
     async run({ store }) {
       const bad: Record<string, unknown>[] = [
-        { amount: -1n }, { amount: 2n ** 256n }, { amount: 1.5 }, { amount: 2 ** 60 }, { amount: '1' },
-        { change: 2n ** 255n }, { change: -(2n ** 255n) - 1n }, { nonce: 2n ** 63n }, { nonce: 0.5 },
-        { account: 5 }, { account: undefined }, { raw: '0x0' }, { ok: 1 },
+        { amount: -1n },
+        { amount: 2n ** 256n },
+        { amount: 1.5 },
+        { amount: 2 ** 60 },
+        { amount: '1' },
+        { change: 2n ** 255n },
+        { change: -(2n ** 255n) - 1n },
+        { nonce: 2n ** 63n },
+        { nonce: 0.5 },
+        { account: 5 },
+        { account: undefined },
+        { raw: '0x0' },
+        { ok: 1 },
       ]
       for (const values of bad) {
         const work = store.transact(function* (tx) {

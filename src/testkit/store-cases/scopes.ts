@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { TidemarkError } from '../../errors.ts'
 import type { DbScope, ScopeRules, Tx } from '../../store/store.ts'
 import { type Op, wait } from '../../util/op.ts'
-import { codeOf, type ContractCase, type ContractKit, rules } from './case.ts'
+import { type ContractCase, type ContractKit, codeOf, rules } from './case.ts'
 
 /** Runs `work` on a guarded handle, as a handler would, and answers the numbers that were committed. */
 async function handled<Db>(
@@ -114,24 +114,32 @@ export const scopeCases: readonly ContractCase[] = [
   {
     name: "with undo: 'managed' a write through db is refused, also when it was a quiet one",
     async run(kit) {
-      const write = handled(kit, function* ({ db }) {
-        yield* wait(kit.probe.insert(db, 2))
-      }, { mayWrite: false })
+      const write = handled(
+        kit,
+        function* ({ db }) {
+          yield* wait(kit.probe.insert(db, 2))
+        },
+        { mayWrite: false },
+      )
       assert.equal(await codeOf(write), 'UNTRACKED_WRITE')
     },
   },
   {
     name: "with undo: 'managed' reads are free, and so is a write that was taken back",
     async run(kit) {
-      const numbers = await handled(kit, function* (scope) {
-        yield* wait(kit.probe.numbers(scope.db))
-        yield* swallow(() =>
-          scope.savepoint(() => {
-            kit.probe.insert(scope.db, 7)
-            throw new Error('taken back')
-          }),
-        )
-      }, { mayWrite: false })
+      const numbers = await handled(
+        kit,
+        function* (scope) {
+          yield* wait(kit.probe.numbers(scope.db))
+          yield* swallow(() =>
+            scope.savepoint(() => {
+              kit.probe.insert(scope.db, 7)
+              throw new Error('taken back')
+            }),
+          )
+        },
+        { mayWrite: false },
+      )
       assert.deepEqual(numbers, [1])
     },
   },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Tx } from '../../store/store.ts'
 import { wait } from '../../util/op.ts'
-import { codeOf, type ContractCase, hash, makeWatcher } from './case.ts'
+import { type ContractCase, codeOf, hash, makeWatcher } from './case.ts'
 
 const names = <Db>(tx: Tx<Db>) =>
   (function* () {
