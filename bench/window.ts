@@ -7,27 +7,28 @@
  * with a fresh structure, filled before the clock starts. Ratios compare across machines, the figures themselves do
  * not. `window/map-front` is the obvious way, deleting at the front of a Map: the reason for the list.
  *
- * Prints one JSON line a figure: { name, value, unit, against, ratio }. Takes about a minute.
+ * Takes about a minute.
  */
 import { BoundedDeduplicator } from '../src/dedup/bounded-deduplicator.ts'
-import { realWorld } from '../src/util/world.ts'
+import { alone, type Bench, compared, type Figure, inTurns, rate, type Size } from './measure.ts'
 
-const LIVE = [1_000, 10_000, 100_000, 1_000_000]
+const LIVE: Readonly<Record<Size, readonly number[]>> = { full: [1_000, 10_000, 100_000, 1_000_000], tiny: [100] }
 const TURNS = 5
-const CLAIMS = 250_000
-/** The front of a Map is so slow that fewer claims say it all. */
-const FRONT_CLAIMS = 50_000
+const CLAIMS: Readonly<Record<Size, number>> = { full: 250_000, tiny: 500 }
+/** The front of a Map is so slow that a fifth of the claims says it all. */
+const FRONT_SHARE = 5
 
 interface Contender {
   readonly name: string
-  readonly claims: number
+  /** Part of the claims that it makes: 1 / share. */
+  readonly share: number
   /** @returns a function that claims the i-th key at time i and answers whether it was new */
   make(keys: readonly string[], live: number): (i: number) => boolean
 }
 
 const ours: Contender = {
   name: 'window',
-  claims: CLAIMS,
+  share: 1,
   make(keys, live) {
     let now = 0
     const dedup = new BoundedDeduplicator({ windowSeconds: live / 1000, maxKeys: live + 1, clock: () => now })
@@ -40,7 +41,7 @@ const ours: Contender = {
 
 const bareMap: Contender = {
   name: 'window/map',
-  claims: CLAIMS,
+  share: 1,
   make(keys, live) {
     const map = new Map<string, number>()
     return (i) => {
@@ -55,7 +56,7 @@ const bareMap: Contender = {
 
 const mapFront: Contender = {
   name: 'window/map-front',
-  claims: FRONT_CLAIMS,
+  share: FRONT_SHARE,
   make(keys, live) {
     const map = new Map<string, number>()
     return (i) => {
@@ -76,38 +77,31 @@ function eventIds(count: number): string[] {
 }
 
 /** Claims a second in one turn. */
-function turn(contender: Contender, keys: readonly string[], live: number): number {
+function turn(contender: Contender, keys: readonly string[], live: number, claims: number): number {
   const claim = contender.make(keys, live)
   for (let i = 0; i < live; i++) claim(i)
-  const start = realWorld.monotonic()
   let fresh = 0
-  for (let i = live; i < live + contender.claims; i++) if (claim(i)) fresh++
-  const seconds = (realWorld.monotonic() - start) / 1000
-  if (fresh !== contender.claims)
-    throw new Error(`${contender.name} took ${contender.claims - fresh} new keys for repeats`)
-  return contender.claims / seconds
+  const perSecond = rate(claims, () => {
+    for (let i = live; i < live + claims; i++) if (claim(i)) fresh++
+  })
+  if (fresh !== claims) throw new Error(`${contender.name} took ${claims - fresh} new keys for repeats`)
+  return perSecond
 }
 
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
-}
-
-function print(name: string, value: number, against: string, floor: number): void {
-  const ratio = Number((value / floor).toFixed(3))
-  console.log(JSON.stringify({ name, value: Math.round(value), unit: 'claims/s', against, ratio }))
-}
-
-function compare(live: number): void {
-  const keys = eventIds(live + CLAIMS)
-  const contenders = [bareMap, ours, mapFront]
-  const figures = contenders.map((): number[] => [])
-  for (let t = 0; t < TURNS; t++) {
-    for (const [c, one] of contenders.entries()) figures[c]?.push(turn(one, keys, live))
-  }
-  const [floor = Number.NaN, ...others] = figures.map(median)
-  for (const [c, value] of others.entries()) {
-    print(`${contenders[c + 1]?.name}/${live}`, value, `${bareMap.name}/${live}`, floor)
+function* measure(size: Size): Generator<Figure> {
+  const claims = CLAIMS[size]
+  for (const live of LIVE[size]) {
+    const keys = eventIds(live + claims)
+    const contenders = [bareMap, ours, mapFront].map((one) => () => turn(one, keys, live, claims / one.share))
+    const [floor = Number.NaN, window = Number.NaN, front = Number.NaN] = inTurns(TURNS, contenders)
+    yield alone(`window/map/${live}`, floor, 'claims/s')
+    yield compared(`window/${live}`, window, 'claims/s', `window/map/${live}`, floor)
+    yield compared(`window/map-front/${live}`, front, 'claims/s', `window/map/${live}`, floor)
   }
 }
 
-for (const live of LIVE) compare(live)
+export const window: Bench = {
+  name: 'window',
+  says: 'claims of the sliding window, against a bare Map that is told what expires',
+  run: measure,
+}

@@ -86,7 +86,7 @@ const table = {
   MEMO_INVALID: { kind: 'halts', next: 'Return undefined or a small plain value from the handler, then resume.' },
   MANAGED_VALUE_INVALID: { kind: 'halts', next: 'Give every column of the table a value of its type. Correct the handler, then resume.' },
   MANAGED_LIMIT: { kind: 'halts', next: 'One event wrote more managed rows than the limit. Write fewer, then resume.' },
-  KEY_INVALID: { kind: 'halts', next: '`key` must return a string of 1 to 255 characters. Correct it, then resume.' },
+  KEY_INVALID: { kind: 'halts', next: '`key` must return a well-formed string of 1 to 255 characters without NUL. Correct it, then resume.' },
   PREPARE_FAILED: { kind: 'retries', next: 'Read the cause; `prepare` is tried again with growing waits.' },
   PREPARE_TIMEOUT: { kind: 'retries', next: '`prepare` ran longer than handlerTimeout; it is tried again with growing waits.' },
   UNDO_FAILED: { kind: 'halts', next: 'The undo function threw; nothing was undone. Correct it, then resume.' },

@@ -47,22 +47,18 @@ function contradicts(finalized: BlockRef | null, trail: readonly BlockRef[]): bo
 }
 
 /**
- * The highest block that counts as final: min(tag or head − depth, head − minimum depth), never below what is stored.
- * A tag that steps back is stale, not a violation. Null: nothing is final yet.
+ * The highest block that counts as final by what a node says now: min(tag or head − depth, head − minimum depth). Null: it
+ * cannot say. The finality that is stored never goes back, and a tag that steps back is stale, not a violation; but what is
+ * stored is a height, and does not make final what a node on another branch has there, so it is not looked at here.
  *
- * @example head 1000, tag 1000, minDepth 64: final is 936. Then tag 900: still 936, if 936 was stored.
+ * @param trail remembered blocks, in any order
+ * @example head 1000, tag 1000, minDepth 64: final is 936
  */
-export function finalBlock(
-  rule: FinalityRule,
-  seen: Sighting,
-  stored: BlockNumber | null,
-  trail: readonly BlockRef[],
-): BlockNumber | null {
+export function finalBlock(rule: FinalityRule, seen: Sighting, trail: readonly BlockRef[]): BlockNumber | null {
   const found = contradicts(seen.finalized, trail) ? null : byRule(rule, seen)
-  if (found === null) return stored
+  if (found === null) return null
   const effective = Math.min(found, seen.head.number - rule.minDepth)
-  if (effective < 0) return stored
-  return blockNumber(Math.max(effective, stored ?? 0))
+  return effective < 0 ? null : blockNumber(effective)
 }
 
 /**

@@ -39,10 +39,13 @@ const json = (response: ServerResponse, body: unknown, status = 200, headers: Re
   response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body))
 }
 const calls = (count: number) => Array.from({ length: count }, (_, i) => ({ method: `call${i}`, params: [] }))
-const meaning = (outcome: RpcOutcome | undefined) => (outcome?.ok ? 'ok' : outcome && readRefusal(outcome.error).meaning)
+const meaning = (outcome: RpcOutcome | undefined) =>
+  outcome?.ok ? 'ok' : outcome && readRefusal(outcome.error).meaning
 
 test('answers are matched by id, in any order', async () => {
-  const transport = await node((asked, response) => json(response, asked.map(({ id, method }) => ({ id, result: method })).reverse()))
+  const transport = await node((asked, response) =>
+    json(response, asked.map(({ id, method }) => ({ id, result: method })).reverse()),
+  )
   const outcomes = await transport.send(calls(5))
   expect(outcomes.map((one) => one.ok && one.result)).toEqual(['call0', 'call1', 'call2', 'call3', 'call4'])
 })
@@ -52,9 +55,16 @@ test('C13: a batch refused with one object is asked again in smaller ones, and t
   const transport = await node((asked, response) => {
     sizes.push(asked.length)
     if (asked.length > 10) {
-      return json(response, { jsonrpc: '2.0', id: null, error: { code: -32000, message: `batch limit 10 exceeded: ${asked.length} requests given` } })
+      return json(response, {
+        jsonrpc: '2.0',
+        id: null,
+        error: { code: -32000, message: `batch limit 10 exceeded: ${asked.length} requests given` },
+      })
     }
-    json(response, asked.map(({ id, method }) => ({ id, result: method })))
+    json(
+      response,
+      asked.map(({ id, method }) => ({ id, result: method })),
+    )
   })
   const outcomes = await transport.send(calls(25))
   expect(outcomes.map((one) => one.ok && one.result)).toEqual(calls(25).map((call) => call.method))
@@ -63,13 +73,26 @@ test('C13: a batch refused with one object is asked again in smaller ones, and t
 })
 
 test('C13: an answer that is missing is a failure of its call, not an empty one', async () => {
-  const transport = await node((asked, response) => json(response, asked.filter(({ id }) => id !== 2).map(({ id }) => ({ id, result: [] }))))
+  const transport = await node((asked, response) =>
+    json(
+      response,
+      asked.filter(({ id }) => id !== 2).map(({ id }) => ({ id, result: [] })),
+    ),
+  )
   expect((await transport.send(calls(3))).map(meaning)).toEqual(['ok', 'unanswered', 'ok'])
 })
 
 test('a refusal under another status is read from its body; without a body the status speaks', async () => {
   const replies: Answer[] = [
-    (_, response) => json(response, { id: null, error: { code: -32602, message: 'eth_getLogs and eth_newFilter are limited to a 10,000 blocks range' } }, 413),
+    (_, response) =>
+      json(
+        response,
+        {
+          id: null,
+          error: { code: -32602, message: 'eth_getLogs and eth_newFilter are limited to a 10,000 blocks range' },
+        },
+        413,
+      ),
     (_, response) => response.writeHead(429, { 'retry-after': '7' }).end('Too Many Requests'),
     (_, response) => response.writeHead(502).end('<html>'),
     (_, response) => response.writeHead(200).end('<html>'),
@@ -84,7 +107,15 @@ test('a refusal under another status is read from its body; without a body the s
     seen.push(meaning(outcome))
     if (i === 1) expect(outcome?.ok === false && readRefusal(outcome.error).hint.waitMs).toBe(7000)
   }
-  expect(seen).toEqual(['range-too-large', 'rate-limited', 'server-busy', 'invalid-answer', 'invalid-answer', 'invalid-answer', 'unreachable'])
+  expect(seen).toEqual([
+    'range-too-large',
+    'rate-limited',
+    'server-busy',
+    'invalid-answer',
+    'invalid-answer',
+    'invalid-answer',
+    'unreachable',
+  ])
 })
 
 test('a node that does not answer in time is given up, and a caller that aborts is told so', async () => {
@@ -96,7 +127,11 @@ test('a node that does not answer in time is given up, and a caller that aborts 
 })
 
 test('P12: the URL is in no failure', async () => {
-  const transport = httpTransport('http://127.0.0.1:1/secret-key', { label: 'rpc[0]', timeoutMs: 500, world: realWorld })
+  const transport = httpTransport('http://127.0.0.1:1/secret-key', {
+    label: 'rpc[0]',
+    timeoutMs: 500,
+    world: realWorld,
+  })
   expect(JSON.stringify(await transport.send(calls(2)))).not.toContain('secret-key')
   expect(JSON.stringify(transport)).not.toContain('secret-key')
 })

@@ -1,6 +1,6 @@
 import type { World } from '../util/world.ts'
 import type { RpcCall, RpcOutcome, RpcTransport } from './rpc.ts'
-import { readRefusal, type Meaning, type RpcFailure } from './rpc-errors.ts'
+import { type Meaning, type RpcFailure, readRefusal } from './rpc-errors.ts'
 
 /**
  * JSON-RPC 2.0 over HTTP, and over whatever has a `request` function (EIP-1193). The URL is never printed (P12): errors
@@ -57,7 +57,8 @@ function asFailure(raw: unknown): RpcFailure {
 type Fill = Pick<RpcFailure, 'status' | 'retryAfterMs'>
 
 function outcomeOf(item: Record<string, unknown>, fill: Fill): RpcOutcome {
-  if (item.error !== undefined && item.error !== null) return { ok: false, error: { ...asFailure(item.error), ...fill } }
+  if (item.error !== undefined && item.error !== null)
+    return { ok: false, error: { ...asFailure(item.error), ...fill } }
   if ('result' in item) return { ok: true, result: item.result }
   return { ok: false, error: failure('invalid-answer', 'neither result nor error', fill) }
 }
@@ -105,10 +106,29 @@ async function interpret(response: Response, count: number, world: World): Promi
   return everywhere(count, { message: '', ...fill })
 }
 
+const DOWN: ReadonlySet<Meaning> = new Set<Meaning>([
+  'unreachable',
+  'unanswered',
+  'rate-limited',
+  'quota-exceeded',
+  'server-busy',
+])
+
+/** The failure of a node that is down or limits requests: it is not asked for the rest. */
+function downOf(answers: readonly RpcOutcome[]): RpcFailure | null {
+  const failed = answers[0]
+  if (!failed || failed.ok || answers.some((one) => one.ok)) return null
+  return DOWN.has(readRefusal(failed.error).meaning) ? failed.error : null
+}
+
 /** How many calls a request may hold: what most providers allow without a plan. */
 const MAX_BATCH = 100
-/** After so many requests without a refusal a lowered limit is doubled again: a refusal may have been a passing one. */
-const RECOVER_AFTER = 100
+/**
+ * After so many requests without a refusal a lowered limit is doubled again, since a refusal may have been a passing one;
+ * each time the doubled one is refused at once, twice as many are waited for.
+ */
+const RECOVER_AFTER = 8
+const RECOVER_AT_MOST = 1024
 
 class HttpTransport implements RpcTransport {
   readonly label: string
@@ -116,6 +136,7 @@ class HttpTransport implements RpcTransport {
   readonly #options: HttpOptions
   #maxBatch = MAX_BATCH
   #accepted = 0
+  #recoverAfter = RECOVER_AFTER
 
   constructor(url: string, options: HttpOptions) {
     this.label = options.label
@@ -125,15 +146,23 @@ class HttpTransport implements RpcTransport {
 
   async send(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcOutcome[]> {
     const outcomes: RpcOutcome[] = []
-    for (let at = 0; at < calls.length; ) {
-      const part = calls.slice(at, at + this.#maxBatch)
+    while (outcomes.length < calls.length) {
+      const part = calls.slice(outcomes.length, outcomes.length + this.#maxBatch)
       const answers = await this.#post(part, signal)
       if (this.#refusesBatch(part.length, answers)) continue
-      if (++this.#accepted % RECOVER_AFTER === 0) this.#maxBatch = Math.min(MAX_BATCH, this.#maxBatch * 2)
       outcomes.push(...answers)
-      at += part.length
+      const down = downOf(answers)
+      if (down) outcomes.push(...everywhere(calls.length - outcomes.length, down))
+      else this.#accept()
     }
     return outcomes
+  }
+
+  #accept(): void {
+    this.#accepted += 1
+    if (this.#maxBatch === MAX_BATCH || this.#accepted < this.#recoverAfter) return
+    this.#maxBatch = Math.min(MAX_BATCH, this.#maxBatch * 2)
+    this.#accepted = 0
   }
 
   /** A batch over the server's limit is halved, down to single calls; the limit is remembered (C13). */
@@ -143,6 +172,8 @@ class HttpTransport implements RpcTransport {
     const refusal = readRefusal(first.error)
     if (refusal.meaning !== 'batch-too-large') return false
     const half = Math.ceil(size / 2)
+    const atOnce = this.#accepted === 0 && this.#maxBatch < MAX_BATCH
+    if (atOnce) this.#recoverAfter = Math.min(RECOVER_AT_MOST, this.#recoverAfter * 2)
     this.#maxBatch = Math.max(1, refusal.hint.limit && refusal.hint.limit < size ? refusal.hint.limit : half)
     this.#accepted = 0
     return true

@@ -43,7 +43,9 @@ describe('what nodes send', () => {
   })
 
   test('C36, C38: pending, zero and missing hashes are refused, naming the field', () => {
-    expect(code(() => parseLogs([{ ...log, blockHash: null, blockNumber: null }]))).toMatchObject({ field: 'blockHash' })
+    expect(code(() => parseLogs([{ ...log, blockHash: null, blockNumber: null }]))).toMatchObject({
+      field: 'blockHash',
+    })
     expect(code(() => parseLogs([{ ...log, blockHash: hash('0') }]))).toMatchObject({ field: 'blockHash' })
     expect(code(() => parseLogs([{ ...log, transactionHash: undefined }]))).toMatchObject({ field: 'transactionHash' })
     expect(code(() => parseLogs([{ ...log, logIndex: null }]))).toMatchObject({ field: 'logIndex' })

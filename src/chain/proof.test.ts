@@ -3,9 +3,9 @@ import { gunzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
 import { bloomOf } from '../testkit/bloom.ts'
 import type { EventFilter } from './filter.ts'
+import type { Log } from './log.ts'
 import { parseLogs } from './parse.ts'
 import { bloomHoldsAll, bloomMayContain, isEmptyBloom } from './proof.ts'
-import type { Log } from './log.ts'
 
 const corpus = new URL('../../../shared/corpus/blocks/', import.meta.url)
 const missing = !exists()
@@ -25,7 +25,11 @@ function blocks(prefix: string): { name: string; bloom: string; logs: Log[] }[] 
       const bytes = readFileSync(new URL(name, corpus))
       const item = JSON.parse((name.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString())
       const receipts: { logs: unknown[] }[] = item.receiptsComplete ? item.receipts : []
-      return { name, bloom: item.block.logsBloom, logs: parseLogs(receipts.flatMap((one) => one.logs)).map((one) => one.log) }
+      return {
+        name,
+        bloom: item.block.logsBloom,
+        logs: parseLogs(receipts.flatMap((one) => one.logs)).map((one) => one.log),
+      }
     })
 }
 
@@ -62,7 +66,8 @@ test('a filter is "perhaps" only if each of its parts may be in the bloom', () =
   const address = `0x${'11'.repeat(20)}` as never
   const [topic, other] = [`0x${'22'.repeat(32)}`, `0x${'33'.repeat(32)}`] as never[]
   const bloom = bloomOf([{ address, topics: [topic] } as never])
-  const may = (addresses: never[] | null, topics: never[]) => bloomMayContain(bloom, [{ name: 'x', addresses, topics, topicCount: 1 }])
+  const may = (addresses: never[] | null, topics: never[]) =>
+    bloomMayContain(bloom, [{ name: 'x', addresses, topics, topicCount: 1 }])
   expect(may([address], [topic as never])).toBe(true)
   expect(may(null, [[other, topic] as never])).toBe(true)
   expect(may([address], [other as never])).toBe(false)

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { TidemarkError } from '../errors.ts'
 import { testWorld } from '../testkit/test-world.ts'
 import { Providers } from './providers.ts'
-import { readChainId, type RpcTransport } from './rpc.ts'
+import { type RpcTransport, readChainId } from './rpc.ts'
 import type { Meaning } from './rpc-errors.ts'
 
 interface Endpoint extends RpcTransport {
@@ -28,7 +28,8 @@ function setup(states: (Meaning | number)[]) {
   })
   const told: string[] = []
   const providers = new Providers({ chainId: 1, transports: endpoints, world, onSetAside: (label) => told.push(label) })
-  const ask = () => providers.ask((node) => readChainId(node)).catch((error) => (TidemarkError.is(error) ? error.code : String(error)))
+  const ask = () =>
+    providers.ask((node) => readChainId(node)).catch((error) => (TidemarkError.is(error) ? error.code : String(error)))
   return { world, endpoints, providers, told, ask }
 }
 

@@ -6,7 +6,11 @@ import { commonAncestor, linkedPrefix, orphaned } from './reorg.ts'
 const block = (n: number, branch: string): BlockRef & { parentHash: Hash } => ({
   number: blockNumber(n),
   hash: hash(`0x${branch}${n.toString().padStart(63, '0')}`),
-  parentHash: hash(`0x${branch}${Math.max(0, n - 1).toString().padStart(63, '0')}`),
+  parentHash: hash(
+    `0x${branch}${Math.max(0, n - 1)
+      .toString()
+      .padStart(63, '0')}`,
+  ),
 })
 
 function search(trail: readonly BlockRef[], chain: (n: number) => Hash | null): BlockRef | null {
@@ -24,19 +28,14 @@ function search(trail: readonly BlockRef[], chain: (n: number) => Hash | null): 
 test('property: the ancestor is the newest remembered block below the fork, for any trail, fork and head', () => {
   const seed = 20240601
   fc.assert(
-    fc.property(
-      fc.uniqueArray(fc.nat(300), { maxLength: 60 }),
-      fc.nat(300),
-      fc.nat(400),
-      (heights, fork, head) => {
-        const trail = heights.sort((a, b) => b - a).map((n) => block(n, 'a'))
-        const chain = (n: number) => (n > head ? null : block(n, n <= fork ? 'a' : 'b').hash)
-        const naive = Math.max(-1, ...heights.filter((n) => n <= fork && n <= head))
-        expect(search(trail, chain)?.number ?? -1).toBe(naive)
-        const given = orphaned(trail, naive < 0 ? null : block(naive, 'a'))
-        expect(given.map((one) => one.number)).toEqual(heights.filter((n) => n > naive).sort((a, b) => a - b))
-      },
-    ),
+    fc.property(fc.uniqueArray(fc.nat(300), { maxLength: 60 }), fc.nat(300), fc.nat(400), (heights, fork, head) => {
+      const trail = heights.sort((a, b) => b - a).map((n) => block(n, 'a'))
+      const chain = (n: number) => (n > head ? null : block(n, n <= fork ? 'a' : 'b').hash)
+      const naive = Math.max(-1, ...heights.filter((n) => n <= fork && n <= head))
+      expect(search(trail, chain)?.number ?? -1).toBe(naive)
+      const given = orphaned(trail, naive < 0 ? null : block(naive, 'a'))
+      expect(given.map((one) => one.number)).toEqual(heights.filter((n) => n > naive).sort((a, b) => a - b))
+    }),
     { seed, numRuns: 300 },
   )
 })

@@ -185,7 +185,9 @@ export function refusalError(node: string, method: string, failure: RpcFailure):
   const refusal = readRefusal(failure)
   const { meaning, hint } = refusal
   const values = { node, method, meaning, rpcCode: failure.code, httpStatus: failure.status, retryAfterMs: hint.waitMs }
-  const error = new TidemarkError(codes[meaning] ?? 'RPC_REFUSED', `The node refused ${method}: ${meaning}.`, { values })
+  const error = new TidemarkError(codes[meaning] ?? 'RPC_REFUSED', `The node refused ${method}: ${meaning}.`, {
+    values,
+  })
   refusals.set(error, refusal)
   return error
 }
@@ -195,7 +197,12 @@ export function refusalOf(error: unknown): Refusal | undefined {
   return TidemarkError.is(error) ? refusals.get(error) : undefined
 }
 
-const ASK_SMALLER: ReadonlySet<Meaning> = new Set(['range-too-large', 'too-many-results', 'response-too-large', 'timeout'])
+const ASK_SMALLER: ReadonlySet<Meaning> = new Set([
+  'range-too-large',
+  'too-many-results',
+  'response-too-large',
+  'timeout',
+])
 
 /** Whether a smaller range may help. A rate limit never makes requests smaller. */
 export function asksForSmaller(refusal: Refusal | undefined): boolean {

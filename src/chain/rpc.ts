@@ -3,8 +3,16 @@ import type { Hex } from '../util/bytes.ts'
 import { invariant } from '../util/invariant.ts'
 import type { Address, BlockNumber, Hash, Header } from './block.ts'
 import type { LogQuery } from './filter.ts'
-import { invalidAnswer, type NodeLog, parseBigQuantity, parseData, parseHeader, parseLogs, parseQuantity } from './parse.ts'
-import { refusalError, type RpcFailure } from './rpc-errors.ts'
+import {
+  invalidAnswer,
+  type NodeLog,
+  parseBigQuantity,
+  parseData,
+  parseHeader,
+  parseLogs,
+  parseQuantity,
+} from './parse.ts'
+import { type RpcFailure, refusalError } from './rpc-errors.ts'
 
 /**
  * The only file that names JSON-RPC methods. Block numbers go out in the shortest form: geth refuses `0x0a` (C39).
@@ -66,7 +74,11 @@ function thrownFailure(error: unknown): RpcFailure {
   return { message: '', meaning: code === 'ETIMEDOUT' ? 'unanswered' : 'unreachable', ...wait }
 }
 
-async function sendAll(node: RpcTransport, calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcOutcome[]> {
+async function sendAll(
+  node: RpcTransport,
+  calls: readonly RpcCall[],
+  signal?: AbortSignal,
+): Promise<readonly RpcOutcome[]> {
   signal?.throwIfAborted()
   let outcomes: readonly RpcOutcome[]
   try {
@@ -104,13 +116,16 @@ function headerAt(number: number, result: unknown): Header | null {
 
 function headerOf(hash: Hash, result: unknown): Header | null {
   const header = parseHeader(result)
-  if (header && header.hash !== hash) throw invalidAnswer('The node answered with another block.', { asked: hash, got: header.hash })
+  if (header && header.hash !== hash)
+    throw invalidAnswer('The node answered with another block.', { asked: hash, got: header.hash })
   return header
 }
 
 /** `eth_chainId`: the EIP-155 id. */
 export async function readChainId(node: RpcTransport, signal?: AbortSignal): Promise<number> {
-  return parseQuantity(await ask(node, { method: 'eth_chainId', params: [] }, signal), 'chain id')
+  const id = parseQuantity(await ask(node, { method: 'eth_chainId', params: [] }, signal), 'chain id')
+  if (id === 0) throw invalidAnswer('The node sent 0 as its chain id.', { field: 'chain id' })
+  return id
 }
 
 export interface HeadAnswer {
@@ -125,7 +140,11 @@ function tagged(outcome: RpcOutcome | undefined): Header | null {
 }
 
 /** The head, and the tags asked for, as one backend sees them in one request. A tag that cannot be resolved is null. */
-export async function readHead(node: RpcTransport, tags: readonly BlockTag[], signal?: AbortSignal): Promise<HeadAnswer> {
+export async function readHead(
+  node: RpcTransport,
+  tags: readonly BlockTag[],
+  signal?: AbortSignal,
+): Promise<HeadAnswer> {
   const calls = [blockCall('latest'), ...tags.map(blockCall)]
   const outcomes = await sendAll(node, calls, signal)
   const head = parseHeader(resultOf(node, calls, outcomes, 0))
@@ -223,8 +242,16 @@ export async function readCall(
 }
 
 /** `eth_getBalance` at a block, in wei. */
-export async function readBalance(node: RpcTransport, address: Address, block: Hash, signal?: AbortSignal): Promise<bigint> {
-  return parseBigQuantity(await ask(node, { method: 'eth_getBalance', params: [address, pinned(block)] }, signal), 'balance')
+export async function readBalance(
+  node: RpcTransport,
+  address: Address,
+  block: Hash,
+  signal?: AbortSignal,
+): Promise<bigint> {
+  return parseBigQuantity(
+    await ask(node, { method: 'eth_getBalance', params: [address, pinned(block)] }, signal),
+    'balance',
+  )
 }
 
 /** `eth_getCode` at a block. */

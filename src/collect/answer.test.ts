@@ -25,7 +25,10 @@ function log(block: number, transaction: number, index: number, more: Partial<Lo
 }
 
 function read(logs: readonly Log[], removed: readonly Log[] = []): Log[] | string {
-  const answer = [...logs.map((one) => ({ log: one, removed: false })), ...removed.map((one) => ({ log: one, removed: true }))]
+  const answer = [
+    ...logs.map((one) => ({ log: one, removed: false })),
+    ...removed.map((one) => ({ log: one, removed: true })),
+  ]
   try {
     return readAnswer({ query, from: 10, to: 20 }, answer)
   } catch (error) {

@@ -61,7 +61,8 @@ function checkFits(asked: Asked, logs: readonly Log[]): void {
     if (log.blockNumber < asked.from || log.blockNumber > asked.to) {
       throw invalidAnswer('The node sent a log from outside the range.', values)
     }
-    if (!fitsQuery(asked.query, addresses, log)) throw invalidAnswer('The node sent a log that was not asked for.', values)
+    if (!fitsQuery(asked.query, addresses, log))
+      throw invalidAnswer('The node sent a log that was not asked for.', values)
   }
 }
 
@@ -81,7 +82,10 @@ function sorted(answer: readonly NodeLog[]): Log[] {
   return answer
     .filter((one) => !one.removed)
     .map((one) => one.log)
-    .sort((a, b) => compareLogs(a, b) || compareText(a.transactionHash, b.transactionHash) || compareText(a.blockHash, b.blockHash))
+    .sort(
+      (a, b) =>
+        compareLogs(a, b) || compareText(a.transactionHash, b.transactionHash) || compareText(a.blockHash, b.blockHash),
+    )
 }
 
 function compareText(a: string, b: string): number {

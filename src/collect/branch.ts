@@ -29,7 +29,7 @@ export async function standing(reader: ChainReader, task: Task): Promise<Standin
   const header = await reader.header(view, block.number, signal)
   if (!header) return 'behind'
   if (header.hash !== block.hash) return 'gone'
-  return block.number === position.cursor.number ? 'held' : 'behind'
+  return block.number >= position.cursor.number ? 'held' : 'behind'
 }
 
 /**
@@ -70,6 +70,10 @@ async function replacementOf(reader: ChainReader, task: Task, ancestor: BlockRef
   return headers
 }
 
+function lineOf({ finalized, settled }: Task['position']): number {
+  return Math.max(finalized ?? -1, settled ?? -1)
+}
+
 /**
  * The block because of which a rollback is not allowed; undefined: it is allowed. Judged against the finality stored with
  * the commits, not against what the chain says today.
@@ -77,8 +81,7 @@ async function replacementOf(reader: ChainReader, task: Task, ancestor: BlockRef
 async function forbidden(task: Task, ancestor: BlockRef | null): Promise<BlockRef | undefined> {
   const { plan, position } = task
   const given = orphaned(remembered(task), ancestor)
-  const line = Math.max(position.finalized ?? -1, position.settled ?? -1)
-  const final = given.find((block) => block.number <= line)
+  const final = given.find((block) => block.number <= lineOf(position))
   if (final) return final
   const below = ancestor === null ? plan.startBlock - 1 : ancestor.number
   if (below < settledLine(task)) return given[0]
@@ -94,7 +97,8 @@ async function forbidden(task: Task, ancestor: BlockRef | null): Promise<BlockRe
  */
 async function confirmGone(reader: ChainReader, task: Task, ours: BlockRef): Promise<Header> {
   const theirs = (await freshLine(reader, task, ours.number))[0]
-  if (!theirs || theirs.hash === ours.hash) throw staleLine(reader, 'The node contradicts itself about a block.', ours.number)
+  if (!theirs || theirs.hash === ours.hash)
+    throw staleLine(reader, 'The node contradicts itself about a block.', ours.number)
   const { view, signal } = task
   for (const other of reader.providers.others(view.provider).slice(0, 1)) {
     if (!(await alsoHas(reader, other, ours, signal))) continue
@@ -133,7 +137,8 @@ async function alsoHas(reader: ChainReader, provider: number, ours: BlockRef, si
  * is stuck on an old sibling at the height of a final block is behind, and proves nothing.
  */
 function isBuried({ plan, position, view, claim }: Task, block: BlockRef): boolean {
-  const shown = typeof plan.at === 'object' ? targetBlock(plan.at, view, null) : claim
+  const byUser = typeof plan.at === 'object' && block.number > lineOf(position)
+  const shown = byUser ? targetBlock(plan.at, view, null) : claim
   return shown === null ? view.head.number > (position.cursor?.number ?? -1) : shown >= block.number
 }
 
@@ -153,8 +158,10 @@ async function guard(reader: ChainReader, task: Task, ancestor: BlockRef | null)
     finalized: position.finalized,
     settled: position.settled,
   }
-  if (typeof plan.at === 'object') {
-    throw new TidemarkError('REORG_BELOW_CONFIRMATIONS', `Block ${ours.number} was replaced after its confirmations.`, { values })
+  if (typeof plan.at === 'object' && !plan.keepsUndo) {
+    throw new TidemarkError('REORG_BELOW_CONFIRMATIONS', `Block ${ours.number} was replaced after its confirmations.`, {
+      values,
+    })
   }
   throw new TidemarkError('REORG_BELOW_FINALITY', `Block ${ours.number} was final, and was replaced.`, { values })
 }

@@ -2,7 +2,7 @@ import { type Address, type BlockNumber, type BlockRef, blockNumber, type Hash }
 import type { EventFilter } from '../chain/filter.ts'
 import { type FinalityOption, type FinalityRule, finalBlock, finalityRule, targetBlock } from '../chain/finality.ts'
 import { Providers } from '../chain/providers.ts'
-import { readBalance, readCall, readCode, readStorage, type RpcTransport } from '../chain/rpc.ts'
+import { type RpcTransport, readBalance, readCall, readCode, readStorage } from '../chain/rpc.ts'
 import { isProviderFault } from '../chain/rpc-errors.ts'
 import { TidemarkError } from '../errors.ts'
 import type { Hex } from '../util/bytes.ts'
@@ -13,6 +13,7 @@ import { rollback, standing } from './branch.ts'
 import { EmptyBlocks } from './empty.ts'
 import { follow } from './follow.ts'
 import { GenesisCheck } from './genesis.ts'
+import { checkFinalized } from './line.ts'
 import { RangeReader } from './range-reader.ts'
 import { ChainReader, type View } from './reader.ts'
 import type { Position, Source, SourceStep, WatchPlan } from './source.ts'
@@ -112,7 +113,7 @@ class EvmChain implements EvmSource {
 
   async look(): Promise<{ head: BlockRef; finalized: BlockNumber | null }> {
     const view = await this.#reader.view()
-    return { head: refOf(view.head), finalized: finalBlock(this.#rule, view, null, []) }
+    return { head: refOf(view.head), finalized: finalBlock(this.#rule, view, []) }
   }
 
   pinned(blockHash: Hash): PinnedReads {
@@ -173,6 +174,7 @@ class EvmChain implements EvmSource {
     const fallen = view.head.number < Math.max(position.finalized ?? 0, position.settled ?? 0)
     await this.#genesis.check(view, fallen, signal)
     const task = this.#task(plan, position, view, signal)
+    await checkFinalized(this.#reader, task)
     const stands = await standing(this.#reader, task)
     if (stands === 'behind') return this.#idle(task, 'node-behind')
     if (stands === 'gone') return (await rollback(this.#reader, this.#genesis, task)) ?? this.#idle(task, 'node-behind')
@@ -182,8 +184,8 @@ class EvmChain implements EvmSource {
   }
 
   #task(plan: WatchPlan, position: Position, view: View, signal: AbortSignal | undefined): Task {
-    const final = finalBlock(this.#rule, view, position.finalized, position.trail)
-    const claim = finalBlock(this.#rule, view, null, [])
+    const final = finalBlock(this.#rule, view, position.trail)
+    const claim = finalBlock(this.#rule, view, [])
     const target = targetBlock(plan.at, view, final)
     const near = target !== null && target - nextBlock({ plan, position }) < LIVE_DISTANCE
     const phase = near || this.#caughtUp.has(plan.name) ? 'live' : 'backfill'

@@ -26,7 +26,8 @@ function numbersFrom(first: number, last: number): number[] {
 
 function evidenceOf(reader: ChainReader, { header, logs }: BlockLogs): Evidence {
   if (header.logsBloom === null || reader.bloomSilent) return 'E0'
-  const agrees = logs.length > 0 ? bloomHoldsAll(header.logsBloom, logs) : !bloomMayContain(header.logsBloom, reader.filters)
+  const agrees =
+    logs.length > 0 ? bloomHoldsAll(header.logsBloom, logs) : !bloomMayContain(header.logsBloom, reader.filters)
   return agrees ? 'E1' : 'E0'
 }
 
@@ -89,7 +90,10 @@ export async function follow(
   // Confirmations are counted on a line: the head that confirms a block stands on it.
   if (typeof task.plan.at === 'object') await checkBelowHead(reader, task, top)
   const blocks = await readBlocks(reader, empties, task, headers)
-  const logs = matching(task.plan.filters, blocks.flatMap((block) => block.logs))
+  const logs = matching(
+    task.plan.filters,
+    blocks.flatMap((block) => block.logs),
+  )
   const tip = blocks.at(-1)?.header ?? top
   return {
     kind: 'blocks',

@@ -41,7 +41,8 @@ export class GenesisCheck {
     const expected = (await this.#known()) ?? this.#first
     const found = await this.read(view, signal)
     // A single wrong answer may be a fault; a chain says the same twice.
-    const differs = expected !== null && found !== null && found !== expected && (await this.read(view, signal)) === found
+    const differs =
+      expected !== null && found !== null && found !== expected && (await this.read(view, signal)) === found
     if (differs) throw this.#mismatch(view, expected, found)
     if (found !== null && (expected === null || found === expected)) this.#first = found
     this.#passed.add(view.provider)

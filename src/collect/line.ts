@@ -25,7 +25,8 @@ export function staleLine(reader: ChainReader, sentence: string, block: number):
 export async function lineToHead(reader: ChainReader, { view, signal }: Task, from: number): Promise<Header[]> {
   const numbers = Array.from({ length: Math.max(0, view.head.number - from + 1) }, (_, i) => from + i)
   const line = linkedPrefix(null, await reader.headers(view, numbers, signal))
-  if (line.length < numbers.length) throw staleLine(reader, 'The headers up to the head do not link.', from + line.length)
+  if (line.length < numbers.length)
+    throw staleLine(reader, 'The headers up to the head do not link.', from + line.length)
   return line
 }
 
@@ -34,4 +35,10 @@ export async function checkBelowHead(reader: ChainReader, task: Task, block: Blo
   if (task.view.head.number - block.number >= LINE_DEPTH) return
   const [found] = await lineToHead(reader, task, block.number)
   if (found?.hash !== block.hash) throw staleLine(reader, 'The head does not stand on the block.', block.number)
+}
+
+/** Checks that the head of a view stands on the view's own `finalized` block: else its number says nothing about this branch. */
+export async function checkFinalized(reader: ChainReader, task: Task): Promise<void> {
+  const { finalized } = task.view
+  if (finalized) await checkBelowHead(reader, task, finalized)
 }

@@ -34,7 +34,12 @@ function checkEnds(reader: ChainReader, line: readonly Header[], end: BlockRef, 
 }
 
 /** Blocks without the watcher's logs, though their bloom says "perhaps", are asked for by hash. */
-async function checkEmpty(reader: ChainReader, task: Task, line: readonly Header[], logs: readonly Log[]): Promise<void> {
+async function checkEmpty(
+  reader: ChainReader,
+  task: Task,
+  line: readonly Header[],
+  logs: readonly Log[],
+): Promise<void> {
   const withLogs = new Set<string>(logs.map((log) => log.blockHash))
   const { filters } = task.plan
   const doubtful = line.filter(
@@ -51,7 +56,11 @@ async function checkEmpty(reader: ChainReader, task: Task, line: readonly Header
  * @returns the evidence for the whole range: E1 when all of it was near the head
  * @throws {TidemarkError} `EVIDENCE_MISSING` when the answer and the headers do not agree: the range is asked for again
  */
-export async function proveNearHead(reader: ChainReader, task: Task, { range, logs, end }: ProvenRange): Promise<Evidence> {
+export async function proveNearHead(
+  reader: ChainReader,
+  task: Task,
+  { range, logs, end }: ProvenRange,
+): Promise<Evidence> {
   const first = Math.max(range.from, task.view.head.number - LINE_DEPTH + 1)
   if (first > range.to) return 'E0'
   const line = await lineToHead(reader, task, first)

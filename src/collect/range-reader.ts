@@ -1,11 +1,11 @@
-import { type BlockNumber, type Header } from '../chain/block.ts'
+import type { BlockNumber, Header } from '../chain/block.ts'
 import { unionQuery } from '../chain/filter.ts'
 import type { Log } from '../chain/log.ts'
 import { invalidAnswer } from '../chain/parse.ts'
 import { asksForSmaller, refusalOf } from '../chain/rpc-errors.ts'
 import { invariant } from '../util/invariant.ts'
 import { matching } from './answer.ts'
-import { type BlockRange, firstSpan, grow, nextRange, shrink, type Span, thin, widthOf } from './range.ts'
+import { type BlockRange, firstSpan, grow, nextRange, type Span, shrink, thin, widthOf } from './range.ts'
 import { blockTooLarge, type ChainReader, type RangeLogs, viewStale } from './reader.ts'
 import type { WatchPlan } from './source.ts'
 
@@ -74,7 +74,8 @@ export class RangeReader {
       return await this.#send(request, request.provider, range)
     } catch (error) {
       const refusal = refusalOf(error)
-      const smaller = refusal && (asksForSmaller(refusal) || refusal.meaning === 'unanswered') ? shrink(span, range, refusal) : null
+      const smaller =
+        refusal && (asksForSmaller(refusal) || refusal.meaning === 'unanswered') ? shrink(span, range, refusal) : null
       if (smaller) this.#spans.set(request.plan.name, smaller)
       if (!refusal || !asksForSmaller(refusal)) throw error
       return smaller ? null : this.#elsewhere(request, range, error)

@@ -10,7 +10,12 @@ const tooLong = (hint: Refusal['hint'] = {}): Refusal => ({ meaning: 'range-too-
 const span = (blocks: number, ceiling = 100_000): Span => ({ blocks, ceiling, caution: ceiling, run: 0 })
 
 /** Reads a whole stretch from a node with limits, as the reader does. Answers the ranges that were answered. */
-function readAll(from: number, last: number, ceiling: number, node: { maxSpan: number; density: (b: number) => number; cap: number }) {
+function readAll(
+  from: number,
+  last: number,
+  ceiling: number,
+  node: { maxSpan: number; density: (b: number) => number; cap: number },
+) {
   let state = firstSpan(ceiling)
   let at = from
   let requests = 0
@@ -66,7 +71,11 @@ describe('shrinking', () => {
     const asked = { from: n(0x1000000), to: n(0x1200000) }
     expect(shrink(span(1e7, 1e7), asked, tooMany({ from: 0x1000000, to: 0x1080000 }))?.blocks).toBe(0x80001)
     const half = Math.floor(widthOf(asked) / 2)
-    for (const hint of [{ from: 0, to: 5 }, { from: 0x1000000, to: 0x1200000 }, { from: 0x1000000, to: 0x1300000 }]) {
+    for (const hint of [
+      { from: 0, to: 5 },
+      { from: 0x1000000, to: 0x1200000 },
+      { from: 0x1000000, to: 0x1300000 },
+    ]) {
       expect(shrink(span(1e7, 1e7), asked, tooMany(hint))?.blocks).toBe(half)
     }
   })
@@ -74,7 +83,10 @@ describe('shrinking', () => {
   test('a stated limit stays; on a repeat one block less is asked for', () => {
     const first = shrink(span(5000), { from: n(0), to: n(4999) }, tooLong({ limit: 800 }))
     expect(first).toMatchObject({ blocks: 800, ceiling: 800 })
-    expect(shrink(first as Span, { from: n(0), to: n(799) }, tooLong({ limit: 800 }))).toMatchObject({ blocks: 799, ceiling: 799 })
+    expect(shrink(first as Span, { from: n(0), to: n(799) }, tooLong({ limit: 800 }))).toMatchObject({
+      blocks: 799,
+      ceiling: 799,
+    })
   })
 
   test('C10: one block cannot be made smaller', () => {
@@ -111,4 +123,3 @@ test('control: without growth the property would still hold, so growth is checke
   const { requests } = readAll(0, 100_000, 5000, { maxSpan: 1e9, density: () => 0, cap: 10 })
   expect(requests).toBeLessThan(40)
 })
-

@@ -5,8 +5,9 @@ import type { Log } from '../chain/log.ts'
 import { invalidAnswer } from '../chain/parse.ts'
 import { isEmptyBloom } from '../chain/proof.ts'
 import type { Providers } from '../chain/providers.ts'
-import { asksForSmaller, refusalOf } from '../chain/rpc-errors.ts'
+import { linkedPrefix } from '../chain/reorg.ts'
 import { type BlockTag, type RpcTransport, readBlocks, readHead, readHeaders, readRange } from '../chain/rpc.ts'
+import { asksForSmaller, refusalOf } from '../chain/rpc-errors.ts'
 import { TidemarkError } from '../errors.ts'
 import { invariant } from '../util/invariant.ts'
 import type { World } from '../util/world.ts'
@@ -82,6 +83,7 @@ export class ChainReader {
   readonly #tags = new Set<BlockTag>()
   readonly #looking = new SharedCall<View>()
   #view: View | null = null
+  #expired = false
   #lastHead: BlockRef | null = null
   #bloomSilent = false
   #tagSeen = false
@@ -116,7 +118,7 @@ export class ChainReader {
   /** The view of this poll. Callers at the same time share one request: at most one is in flight (C01). */
   async view(signal?: AbortSignal): Promise<View> {
     const { world, pollMs } = this.#options
-    if (this.#view && world.monotonic() - this.#view.seenAt < pollMs) return this.#view
+    if (this.#view && !this.#expired && world.monotonic() - this.#view.seenAt < pollMs) return this.#view
     return this.#looking.run((shared) => this.#look(shared), signal)
   }
 
@@ -134,14 +136,28 @@ export class ChainReader {
     const { providers, world } = this.#options
     const { value, provider } = await providers.ask((node) => readHead(node, [...this.#tags], signal), signal)
     if (value.finalized) this.#tagSeen = true
-    const before = this.#view
-    const same = before !== null && before.provider === provider && follows(before, value.head)
-    const line = same ? before.line : new BoundedCache<number, Header>(LINE_LIMIT)
+    const line = await this.#lineFor(this.#view, provider, value.head, signal)
     const view: View = { ...value, provider, line, tagSeen: this.#tagSeen, seenAt: world.monotonic() }
     this.#remember(view, value.head)
     this.#view = view
+    this.#expired = false
     this.#lastHead = { number: value.head.number, hash: value.head.hash }
     return view
+  }
+
+  /** The line read so far, where the new head stands on the old one; else an empty one. */
+  async #lineFor(before: View | null, provider: number, head: Header, signal: AbortSignal): Promise<View['line']> {
+    const fresh = () => new BoundedCache<number, Header>(LINE_LIMIT)
+    if (before === null || before.provider !== provider) return fresh()
+    if (head.hash === before.head.hash) return before.line
+    const gap = head.number - before.head.number
+    if (gap < 1 || gap > HEADERS_A_REQUEST) return fresh()
+    const between = Array.from({ length: gap - 1 }, (_, i) => before.head.number + 1 + i)
+    const headers = between.length > 0 ? await this.freshHeaders(provider, between, signal) : []
+    const linked = linkedPrefix(before.head, [...headers, head])
+    if (linked.length < gap) return fresh()
+    for (const header of linked) before.line.set(header.number, header)
+    return before.line
   }
 
   #remember(view: View, header: Header): void {
@@ -210,7 +226,9 @@ export class ChainReader {
     const hashes = headers.map((header) => header.hash)
     const work = async (node: RpcTransport) => {
       const answers = await readBlocks(node, this.#query, hashes, signal)
-      return answers.map((answer) => answer && this.#checked(answer.header, readAnswer(this.#asked(answer.header), answer.logs)))
+      return answers.map(
+        (answer) => answer && this.#checked(answer.header, readAnswer(this.#asked(answer.header), answer.logs)),
+      )
     }
     const blocks = await this.#guarded(provider, work, signal)
     for (const block of blocks) if (block) this.#blocks.set(block.header.hash, block, weightOf(block))
@@ -251,13 +269,13 @@ export class ChainReader {
     return this.#guarded(provider, work, signal)
   }
 
-  /** A failure drops the view, so that the next try may follow another provider. */
+  /** After a failure the head is looked at anew, so that the next try may follow another provider. */
   async #guarded<T>(provider: number, work: (node: RpcTransport) => Promise<T>, signal?: AbortSignal): Promise<T> {
     invariant(provider >= 0, 'a view names its provider', { provider })
     try {
       return await this.#options.providers.askOne(provider, work, signal)
     } catch (error) {
-      if (!TidemarkError.has(error, 'RPC_RANGE_TOO_LARGE')) this.dropView()
+      if (!TidemarkError.has(error, 'RPC_RANGE_TOO_LARGE')) this.#expired = true
       throw error
     }
   }
@@ -271,10 +289,8 @@ export function blockTooLarge(block: number, refused: unknown): unknown {
   const refusal = refusalOf(refused)
   if (refusal?.meaning !== 'too-many-results' && refusal?.meaning !== 'response-too-large') return refused
   const values = { block, limit: refusal.hint.limit }
-  return new TidemarkError('RPC_BLOCK_TOO_LARGE', `Block ${block} holds more logs than the node returns.`, { values, cause: refused })
-}
-
-/** Whether a new head stands on the old one, so that everything below the old one is still the same chain. */
-function follows(before: View, head: Header): boolean {
-  return head.hash === before.head.hash || head.parentHash === before.head.hash
+  return new TidemarkError('RPC_BLOCK_TOO_LARGE', `Block ${block} holds more logs than the node returns.`, {
+    values,
+    cause: refused,
+  })
 }

@@ -1,21 +1,25 @@
-import { type BlockNumber, type BlockRef, blockNumber, type Hash } from '../chain/block.ts'
+import { type BlockNumber, type BlockRef, blockNumber, type Hash, type Header } from '../chain/block.ts'
 import type { Log } from '../chain/log.ts'
 import { isProviderFault } from '../chain/rpc-errors.ts'
 import { invariant } from '../util/invariant.ts'
-import { checkBelowHead, staleLine } from './line.ts'
+import { matching } from './answer.ts'
+import { checkBelowHead, LINE_DEPTH, lineToHead, staleLine } from './line.ts'
 import type { RangeReader } from './range-reader.ts'
-import type { ChainReader } from './reader.ts'
+import type { BlockLogs, ChainReader } from './reader.ts'
 import type { AppliedEvent, SourceStep } from './source.ts'
 import { refOf, remembered, settledLine, type Task } from './task.ts'
 
 /**
  * The cross-check before blocks settle: what the chain holds, read anew by range once it is final, against what was
  * applied. It finds logs that a node withheld while the block was fresh, and phantoms (C17, C30). Cost: one request for
- * up to 2,048 blocks; a second reading only when the first differs.
+ * up to 2,048 blocks, and the line of headers to the head; a second reading only of blocks in which the first differs.
  */
 
 /** Gives logs their stable ids: `dedup/identity.ts`, handed in, since this folder comes before that one. */
-export type Identify = (chainId: number, logs: readonly Log[]) => readonly { readonly log: Log; readonly stableId: string }[]
+export type Identify = (
+  chainId: number,
+  logs: readonly Log[],
+) => readonly { readonly log: Log; readonly stableId: string }[]
 
 export interface SweepParts {
   readonly reader: ChainReader
@@ -26,17 +30,18 @@ export interface SweepParts {
 
 /** Blocks in one settle step, where a remembered block allows it. */
 const MAX_BLOCKS = 2048
+const BLOCKS_A_ROUND = 12
 
 function keyOf(event: AppliedEvent): string {
   return `${event.blockNumber}/${event.blockHash}/${event.stableId}`
 }
 
-/** The lowest block in which two readings differ; null: they are equal. */
-export function firstDifference(a: readonly AppliedEvent[], b: readonly AppliedEvent[]): number | null {
+/** The blocks in which two readings differ, lowest first. */
+export function differingBlocks(a: readonly AppliedEvent[], b: readonly AppliedEvent[]): number[] {
   const inA = new Set(a.map(keyOf))
   const inB = new Set(b.map(keyOf))
   const different = [...a.filter((one) => !inB.has(keyOf(one))), ...b.filter((one) => !inA.has(keyOf(one)))]
-  return different.length === 0 ? null : different.reduce((low, one) => Math.min(low, one.blockNumber), Number.POSITIVE_INFINITY)
+  return [...new Set(different.map((one) => one.blockNumber as number))].sort((x, y) => x - y)
 }
 
 /**
@@ -67,21 +72,69 @@ async function readAnew(parts: SweepParts, task: Task, provider: number, to: Blo
     logs.push(...found)
     from = range.to + 1
   }
+  return eventsOf(parts, logs)
+}
+
+function eventsOf(parts: SweepParts, logs: readonly Log[]): AppliedEvent[] {
   return parts.identify(parts.chainId, logs).map(({ log, stableId }) => {
     return { blockNumber: log.blockNumber, blockHash: log.blockHash, stableId }
   })
 }
 
-/** A second reading: by another provider where there is one that can answer, else by the same one again. */
-async function readAgain(parts: SweepParts, task: Task, to: BlockRef): Promise<AppliedEvent[]> {
-  const other = parts.reader.providers.others(task.view.provider)[0]
-  if (other === undefined) return readAnew(parts, task, task.view.provider, to)
-  try {
-    return await readAnew(parts, task, other, to)
-  } catch (error) {
-    if (!isProviderFault(error)) throw error
-    return readAnew(parts, task, task.view.provider, to)
+/** The headers of some heights, on the line below the head where that is near enough to check. */
+async function headersOf(parts: SweepParts, task: Task, numbers: readonly number[]): Promise<Header[]> {
+  const lowest = numbers[0] ?? 0
+  if (task.view.head.number - lowest < LINE_DEPTH) await lineToHead(parts.reader, task, lowest)
+  const headers = await parts.reader.headers(task.view, numbers, task.signal)
+  if (headers.includes(null)) throw staleLine(parts.reader, 'The node lacks a block below its head.', lowest)
+  return headers as Header[]
+}
+
+/** Second readings, by hash: of another provider where there is one that has the block, else of the same one. */
+async function readByHash(parts: SweepParts, task: Task, headers: readonly Header[]): Promise<AppliedEvent[]> {
+  const { reader } = parts
+  const { view, plan, signal } = task
+  const other = reader.providers.others(view.provider)[0]
+  const second = other === undefined ? null : await reader.freshBlocks(other, headers, signal).catch(passFault)
+  const blocks = second && !second.includes(null) ? second : await reader.freshBlocks(view.provider, headers, signal)
+  if (blocks.includes(null)) throw staleLine(reader, 'The node no longer has a final block.', headers[0]?.number ?? 0)
+  return eventsOf(
+    parts,
+    matching(
+      plan.filters,
+      (blocks as BlockLogs[]).flatMap((block) => block.logs),
+    ),
+  )
+}
+
+function passFault(error: unknown): null {
+  if (isProviderFault(error)) return null
+  throw error
+}
+
+/**
+ * The lowest block in which what was applied is wrong; null: the first reading was. A difference counts when a second
+ * reading agrees with the first; a second one that agrees with what was applied clears the block, as on chains where nodes
+ * leave logs out of long ranges (C33).
+ */
+async function wrongBlock(
+  parts: SweepParts,
+  task: Task,
+  found: readonly AppliedEvent[],
+  applied: readonly AppliedEvent[],
+): Promise<number | null> {
+  const different = differingBlocks(found, applied)
+  for (let i = 0; i < different.length; i += BLOCKS_A_ROUND) {
+    const numbers = different.slice(i, i + BLOCKS_A_ROUND)
+    const second = await readByHash(parts, task, await headersOf(parts, task, numbers))
+    const within = (one: AppliedEvent) => numbers.includes(one.blockNumber)
+    const wrong = differingBlocks(second, applied.filter(within))[0]
+    if (wrong === undefined) continue
+    const disputed = differingBlocks(second, found.filter(within))
+    if (disputed.includes(wrong)) throw staleLine(parts.reader, 'Two readings of a final block differ.', wrong)
+    return wrong
   }
+  return null
 }
 
 /** The newest remembered block below `block`; null: the block before the start block. */
@@ -95,21 +148,10 @@ async function standingBelow(parts: SweepParts, task: Task, block: number): Prom
   return refOf(header)
 }
 
-async function correct(
-  parts: SweepParts,
-  task: Task,
-  readings: readonly (readonly AppliedEvent[])[],
-  block: number,
-): Promise<SourceStep> {
-  parts.reader.forgetBlocks(readings.flat().map((event) => event.blockHash as Hash))
-  const to = await standingBelow(parts, task, block)
-  return { kind: 'rollback', to, why: 'sweep', head: refOf(task.view.head) }
-}
-
 /**
  * Settles the next blocks that are final, or takes back what does not agree. Null: there is nothing to settle.
- * @throws {TidemarkError} `EVIDENCE_MISSING` when two readings differ from each other: which one is right cannot be told,
- * so nothing is settled and nothing taken back
+ * @throws {TidemarkError} `EVIDENCE_MISSING` when two readings differ from each other and from what was applied: which one
+ * is right cannot be told, so nothing is settled and nothing taken back
  */
 export async function sweep(parts: SweepParts, task: Task): Promise<SourceStep | null> {
   const to = settleTo(task)
@@ -118,13 +160,10 @@ export async function sweep(parts: SweepParts, task: Task): Promise<SourceStep |
   const from = blockNumber(settledLine(task) + 1)
   const found = await readAnew(parts, task, task.view.provider, to)
   const applied = await task.position.applied(from, to.number)
-  const block = firstDifference(found, applied)
-  if (block === null) return settled(task, to.number)
-  const again = await readAgain(parts, task, to)
-  if (firstDifference(found, again) !== null) {
-    throw staleLine(parts.reader, 'Two readings of final blocks differ.', block)
-  }
-  return correct(parts, task, [found, applied], block)
+  const wrong = await wrongBlock(parts, task, found, applied)
+  if (wrong === null) return settled(task, to.number)
+  parts.reader.forgetBlocks([...found, ...applied].map((event) => event.blockHash as Hash))
+  return { kind: 'rollback', to: await standingBelow(parts, task, wrong), why: 'sweep', head: refOf(task.view.head) }
 }
 
 function settled(task: Task, upTo: BlockNumber): SourceStep {

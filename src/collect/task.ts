@@ -7,9 +7,9 @@ export interface Task {
   readonly plan: WatchPlan
   readonly position: Position
   readonly view: View
-  /** The chain's effective finality; null: nothing is final yet. */
+  /** The chain's finality as this view has it; null: it cannot say. */
   readonly final: BlockNumber | null
-  /** What this view alone says is final, whatever is stored; null: it cannot say. */
+  /** The same, whatever is remembered: by it a branch that is not ours is judged. */
   readonly claim: BlockNumber | null
   /** The highest block that the watcher may act on now; null: none. */
   readonly target: BlockNumber | null
@@ -30,10 +30,14 @@ export function settledLine({ plan, position }: Pick<Task, 'plan' | 'position'>)
   return position.settled ?? plan.startBlock - 1
 }
 
-/** Every block that the watcher remembers, newest first, the cursor included. */
+/**
+ * Every block that the watcher remembers, newest first, the cursor included. Below a cursor that was moved back by hand
+ * there are blocks too that were applied above it.
+ */
 export function remembered({ position }: Pick<Task, 'position'>): readonly BlockRef[] {
   const { cursor, trail } = position
-  return cursor === null || trail.some((block) => block.number === cursor.number) ? trail : [cursor, ...trail]
+  if (cursor === null || trail.some((block) => block.number === cursor.number)) return trail
+  return [...trail, cursor].sort((a, b) => b.number - a.number)
 }
 
 /** A header without what only this folder needs. */

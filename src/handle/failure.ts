@@ -51,8 +51,8 @@ export function scrub(error: unknown, args: unknown): string {
   return redactText(clean).slice(0, 500)
 }
 
-/** Growing waits with jitter: 250 ms, 500 ms, 1 s … to 60 s, each between a half and the whole of it. */
+/** Growing waits with jitter: 250 ms, 500 ms, 1 s … to 15 s, each between a half and the whole of it. */
 export function retryWait(tries: number, random: number): number {
-  const whole = Math.min(60_000, 250 * 2 ** Math.min(tries - 1, 8))
+  const whole = Math.min(15_000, 250 * 2 ** Math.min(tries - 1, 6))
   return Math.round(whole / 2 + (whole / 2) * random)
 }

@@ -30,7 +30,7 @@ export interface Readied {
 
 function valuesOf(watcher: CompiledWatcher, event: TidemarkEvent): Record<string, unknown> {
   const { name, blockNumber, transactionHash, logIndex } = event
-  return { watcher: watcher.name, event: name, block: blockNumber, transaction: transactionHash, logIndex }
+  return { watcher: watcher.name, event: name, block: Number(blockNumber), transaction: transactionHash, logIndex }
 }
 
 function keyOf(watcher: CompiledWatcher, event: TidemarkEvent): string | null {
@@ -43,8 +43,9 @@ function keyOf(watcher: CompiledWatcher, event: TidemarkEvent): string | null {
   } catch (cause) {
     throw fail(`The key function threw: ${scrub(cause, event.args)}`, cause)
   }
-  if (typeof key !== 'string' || key.length === 0 || key.length > KEY_LENGTH) {
-    throw fail(`The key function did not return a string of 1 to ${KEY_LENGTH} characters`)
+  // A NUL or half a surrogate pair does not survive every driver: two keys could become one.
+  if (typeof key !== 'string' || key.length === 0 || key.length > KEY_LENGTH || /\0|[\ud800-\udfff]/u.test(key)) {
+    throw fail(`The key function did not return a well-formed string of 1 to ${KEY_LENGTH} characters without NUL`)
   }
   return key
 }

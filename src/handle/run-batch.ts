@@ -4,7 +4,9 @@ import type { CursorChange, DbScope, KeptEvent, Mark, Tx, WatcherRow } from '../
 import { invariant } from '../util/invariant.ts'
 import { decodeValue, encodeValue } from '../util/json.ts'
 import { type Op, wait } from '../util/op.ts'
-import { type Batch, cutAfter, digestOf, type ReadyEvent } from './batch.ts'
+import { type Batch, cutAfter, type ReadyEvent } from './batch.ts'
+import { recordCommit } from './commit-rows.ts'
+import { forEachEvent, hardLimit, hungAt, SLICE_MS } from './each-event.ts'
 import { type Expected, guardedCommit, type Run } from './run.ts'
 import { callUser, EventFailure, publicValues, tablesFor } from './scope.ts'
 
@@ -21,8 +23,6 @@ export interface BatchOutcome {
 
 /** A memo lives in an undo record, so its size is bounded. */
 const MEMO_LIMIT = 65_536
-/** Handlers run in slices of about this long between two arms of the watchdog that ends endless loops. */
-const SLICE_MS = 50
 /** Managed rows buffered before they are written. */
 const FLUSH_AT = 5_000
 
@@ -121,27 +121,14 @@ function* handleSlice(tx: Tx, run: Run, batch: Batch, progress: Progress): Op<vo
   }
 }
 
-/** An endless loop ends the slice; the event it happened at is the one that was next. */
-function hung(run: Run, batch: Batch, progress: Progress, error: unknown): unknown {
-  const ready = batch.events[progress.next]
-  if (!ready || !TidemarkError.has(error, 'HANDLER_TIMEOUT')) return error
-  const named = new TidemarkError('HANDLER_TIMEOUT', error.sentence, {
-    values: { ...publicValues(run, ready.event), limitMs: run.watcher.handlerTimeout },
-    cause: error,
-  })
-  return new EventFailure(named, ready.log.blockNumber)
-}
-
 function* handleAll(tx: Tx, run: Run, batch: Batch): Op<Progress> {
   const progress: Progress = { next: 0, kept: [], duplicates: 0, startedAt: run.world.monotonic(), cutAt: null }
-  // Statements check the deadline themselves; the hard limit is for loops that touch nothing.
-  const hardLimit = SLICE_MS + 2 * run.watcher.handlerTimeout
   try {
     while (progress.next < batch.events.length && !progress.cutAt) {
-      yield* tx.interruptible(() => handleSlice(tx, run, batch, progress), hardLimit)
+      yield* tx.interruptible(() => handleSlice(tx, run, batch, progress), hardLimit(run))
     }
   } catch (error) {
-    throw hung(run, batch, progress, error)
+    throw hungAt(run, batch.events[progress.next]?.event, error)
   }
   yield* flushAll(tx, run)
   return progress
@@ -150,19 +137,20 @@ function* handleAll(tx: Tx, run: Run, batch: Batch): Op<Progress> {
 /** Whether the batch settles as it is applied: final already, and nothing unsettled below it. */
 function settlesAtOnce(row: WatcherRow, batch: Batch): boolean {
   if (batch.finalized === null || batch.to.number > batch.finalized) return false
-  const below = row.cursor === null ? null : row.cursor.number
-  return below === row.settled || below === null
+  // Both null: nothing was applied yet. A cursor that was moved back by hand stands below the line, which stays.
+  return (row.cursor?.number ?? null) === row.settled
 }
 
 /** The second stage of blocks that settle in the commit that applies them. */
 function* runFinals(tx: Tx, run: Run, kept: readonly KeptEvent[], batch: Batch): Op<void> {
   if (!run.watcher.final) return
   const byKey = new Map(batch.events.map((ready) => [`${ready.log.blockHash}${ready.stableId}`, ready.event]))
-  for (const one of kept) {
-    const event = byKey.get(`${one.log.blockHash}${one.stableId}`)
+  const eventOf = ({ log, stableId }: KeptEvent) => {
+    const event = byKey.get(`${log.blockHash}${stableId}`)
     invariant(event, 'a handled event must be one of the batch')
-    yield* callFinal(tx, run, event, one.memo)
+    return event
   }
+  yield* forEachEvent(tx, run, kept, eventOf, (one) => callFinal(tx, run, eventOf(one), one.memo))
   yield* flushAll(tx, run)
 }
 
@@ -186,14 +174,6 @@ function* keepForLater(tx: Tx, run: Run, batch: Batch, kept: readonly KeptEvent[
   const wanted = typeof run.watcher.undo === 'function' || run.watcher.final !== undefined
   if (wanted && kept.length > 0) yield* wait(tx.kept.add(run.id, kept))
   if (batch.trail.length > 0) yield* wait(tx.trail.add(run.id, batch.trail))
-}
-
-function* recordCommit(tx: Tx, run: Run, batch: Batch): Op<void> {
-  const ids = batch.events.map((ready) => ready.stableId)
-  const { from, to, attempt } = batch
-  const committedAt = run.world.now()
-  const row = { from, to: to.number, events: ids.length, digest: digestOf(ids), committedAt, attempt, build: run.build }
-  yield* wait(tx.commits.add(run.id, row))
 }
 
 function newFinality(row: WatcherRow, batch: Batch): WatcherRow['finalized'] {

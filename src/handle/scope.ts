@@ -19,7 +19,8 @@ export function publicValues(run: Run, event: TidemarkEvent): Record<string, unk
   return {
     watcher: run.watcher.name,
     event: event.name,
-    block: event.blockNumber,
+    // A number, so that whoever hears of it can write it as JSON.
+    block: Number(event.blockNumber),
     transaction: event.transactionHash,
     logIndex: event.logIndex,
   }
@@ -42,8 +43,14 @@ function promiseRefused(values: Record<string, unknown>, promise: PromiseLike<un
   throw new TidemarkError('HANDLER_RETURNED_PROMISE', 'The handler returned a promise on an embedded store', { values })
 }
 
+/** Errors of the managed tables do not know which event they were written for; whoever reads the halt must. */
+function atEvent(error: TidemarkError, values: Record<string, unknown>): TidemarkError {
+  if ('block' in error.values) return error
+  return new TidemarkError(error.code, error.sentence, { values: { ...values, ...error.values }, cause: error })
+}
+
 function userError(stage: Stage, error: unknown, event: TidemarkEvent, values: Record<string, unknown>): TidemarkError {
-  if (TidemarkError.is(error)) return error
+  if (TidemarkError.is(error)) return atEvent(error, values)
   return new TidemarkError(FAILED[stage], `The ${stage} function threw: ${scrub(error, event.args)}`, { values, cause: error })
 }
 
@@ -58,7 +65,8 @@ function* callGuarded(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call
   const values = publicValues(run, event)
   const started = run.world.monotonic()
   const timeout = run.watcher.handlerTimeout
-  const mayWrite = run.watcher.undo !== 'managed'
+  // What the final stage writes is never taken back, so it need not be tracked.
+  const mayWrite = stage === 'final' || run.watcher.undo !== 'managed'
   const scope = tx.openScope({ mayWrite, values, deadline: started + timeout })
   let result: unknown
   try {

@@ -1,6 +1,6 @@
 import type { BlockNumber, BlockRef } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
-import { digestOf } from '../handle/batch.ts'
+import { cutCommits } from '../handle/commit-rows.ts'
 import { eventOf } from '../handle/event.ts'
 import { type Expected, guardedCommit, type Run } from '../handle/run.ts'
 import { callUser } from '../handle/scope.ts'
@@ -37,15 +37,6 @@ function* undoEvents(tx: Tx, run: Run, above: Above): Op<void> {
   yield* wait(tx.kept.deleteAbove(run.id, above))
 }
 
-/** The row of a range that is cut in two is counted anew, from the marks that stay. */
-function* cutCommits(tx: Tx, run: Run, above: Above): Op<void> {
-  const row = yield* wait(tx.commits.straddling(run.id, above))
-  if (!row) return yield* wait(tx.commits.cutAbove(run.id, above, null))
-  const marks = yield* wait(tx.marks.between(run.id, row.from, above as BlockNumber))
-  const rest = { events: marks.length, digest: digestOf(marks.map((mark) => mark.stableId)) }
-  yield* wait(tx.commits.cutAbove(run.id, above, rest))
-}
-
 function cannotUndo(run: Run, why: 'reorg' | 'sweep', above: Above, events: number): TidemarkError {
   const values = { watcher: run.watcher.name, above, events }
   if (why === 'sweep') return new TidemarkError('SWEEP_DIFFERS', 'Applied blocks differ from what the chain holds now', { values })
@@ -73,6 +64,12 @@ function* undoAbove(tx: Tx, run: Run, above: Above, why: 'reorg' | 'sweep'): Op<
   return events
 }
 
+/** The cursor, or the newest remembered block above it: a cursor that was moved back by hand stands below what was applied. */
+function* highestApplied(tx: Tx, run: Run, cursor: BlockRef): Op<number> {
+  const [newest] = yield* wait(tx.trail.list(run.id))
+  return Math.max(cursor.number, newest?.number ?? -1)
+}
+
 function checkLine(run: Run, row: WatcherRow, above: Above): void {
   if (row.settled === null || above >= row.settled) return
   throw new TidemarkError('REORG_BELOW_FINALITY', 'A rollback would pass the settled line', {
@@ -94,15 +91,16 @@ export async function rollBack(
   return guardedCommit(run, expected, function* (tx, row) {
     invariant(row.cursor !== null, 'only an applied block can be rolled back')
     const above = (to ? to.number : row.startBlock - 1) as Above
-    invariant(above < row.cursor.number, 'a rollback must go back', { above, cursor: row.cursor.number })
+    const top = yield* highestApplied(tx, run, row.cursor)
+    invariant(above < top, 'a rollback must go back', { above, top })
     checkLine(run, row, above)
     const events = yield* undoAbove(tx, run, above, why)
     const change: CursorChange = {
-      cursor: to,
+      cursor: above < row.cursor.number ? to : row.cursor,
       epoch: row.epoch + 1,
       add: { undone: events, reorgs: why === 'reorg' ? 1 : 0 },
       updatedAt: run.world.now(),
     }
-    return { result: { events, blocks: row.cursor.number - above }, change }
+    return { result: { events, blocks: top - above }, change }
   })
 }

@@ -1,4 +1,5 @@
 import type { BlockNumber } from '../chain/block.ts'
+import { forEachEvent } from '../handle/each-event.ts'
 import { eventOf } from '../handle/event.ts'
 import { type Expected, guardedCommit, type Run } from '../handle/run.ts'
 import { callFinal, flushAll } from '../handle/run-batch.ts'
@@ -29,11 +30,8 @@ function* nextWholeBlocks(tx: Tx, run: Run, upTo: BlockNumber): Op<{ kept: reado
 }
 
 function* runFinalStage(tx: Tx, run: Run, kept: readonly KeptEvent[]): Op<void> {
-  const hardLimit = 3 * run.watcher.handlerTimeout
-  for (const one of kept) {
-    const event = eventOf(run.watcher, one.eventName, { log: one.log, stableId: one.stableId })
-    yield* tx.interruptible(() => callFinal(tx, run, event, one.memo), hardLimit)
-  }
+  const event = ({ eventName, log, stableId }: KeptEvent) => eventOf(run.watcher, eventName, { log, stableId })
+  yield* forEachEvent(tx, run, kept, event, (one) => callFinal(tx, run, event(one), one.memo))
   yield* flushAll(tx, run)
 }
 

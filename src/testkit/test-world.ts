@@ -64,8 +64,9 @@ export class TestWorld implements World {
     this.#auto = options.autoAdvance ?? false
   }
 
+  /** Whole milliseconds, as `Date.now()`: a sleep of a fraction moves the monotonic clock alone by that fraction. */
   now(): number {
-    return this.#wallOffset + this.#monotonic
+    return Math.floor(this.#wallOffset + this.#monotonic)
   }
 
   monotonic(): number {
@@ -146,13 +147,22 @@ export class TestWorld implements World {
   }
 
   /**
+   * Both clocks are `ms` later at once, in the middle of running code: what a slow statement or answer costs. Sleepers
+   * that are due wake in order, when that code waits.
+   */
+  tick(ms: number): void {
+    if (!(ms >= 0)) throw new RangeError(`time moves forward only, got ${ms}; use jumpWallClock`)
+    this.#monotonic += ms
+    for (let next = this.#earliest(); next && next.due <= this.#monotonic; next = this.#earliest()) next.wake()
+  }
+
+  /**
    * The process was frozen for `ms` (a closed laptop, a blocked event loop): both clocks are suddenly later, and all
    * sleepers that are due wake at once, in order (C04).
    */
   async suspend(ms: number): Promise<void> {
     if (!(ms >= 0)) throw new RangeError(`a suspension lasts 0 ms or more, got ${ms}`)
-    this.#monotonic += ms
-    for (let next = this.#earliest(); next && next.due <= this.#monotonic; next = this.#earliest()) next.wake()
+    this.tick(ms)
     await everythingElse()
   }
 

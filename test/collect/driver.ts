@@ -5,7 +5,14 @@ import { createEvmSource, type EvmSource, type EvmSourceOptions } from '../../sr
 import type { AppliedEvent, At, SourceStep, WatchPlan } from '../../src/collect/source.ts'
 import { identify } from '../../src/dedup/identity.ts'
 import { TidemarkError } from '../../src/errors.ts'
-import { type FakeChain, TRANSFER_TOPIC, testAddress, testWorld, type TestWorld, transfer } from '../../src/testkit/index.ts'
+import {
+  type FakeChain,
+  type TestWorld,
+  TRANSFER_TOPIC,
+  testAddress,
+  testWorld,
+  transfer,
+} from '../../src/testkit/index.ts'
 
 /** The smallest engine that a source can drive: it keeps a position and applied events, and checks each step. */
 
@@ -108,16 +115,28 @@ export class Driver {
     const next = this.cursor ? this.cursor.number + 1 : this.plan.startBlock
     check(step.from === next, `from ${step.from}, expected ${next}`)
     check(step.to.number >= step.from, 'an empty range')
-    check(step.logs.every((log) => log.blockNumber >= step.from && log.blockNumber <= step.to.number), 'a log outside')
+    check(
+      step.logs.every((log) => log.blockNumber >= step.from && log.blockNumber <= step.to.number),
+      'a log outside',
+    )
     const fresh = identify(this.chainId, step.logs)
-    check(fresh.every(({ log }, i) => log === step.logs[i]), 'logs out of order')
+    check(
+      fresh.every(({ log }, i) => log === step.logs[i]),
+      'logs out of order',
+    )
     for (const { log, stableId } of fresh) {
       const known = this.applied.some((one) => one.blockHash === log.blockHash && one.stableId === stableId)
       check(!known, 'a log twice')
-      this.applied.push({ blockNumber: log.blockNumber, blockHash: log.blockHash, stableId, value: Number(BigInt(log.data)) })
+      this.applied.push({
+        blockNumber: log.blockNumber,
+        blockHash: log.blockHash,
+        stableId,
+        value: Number(BigInt(log.data)),
+      })
     }
     // As the engine does: final blocks settle in the commit that applies them, when nothing below is unsettled.
-    const atOnce = step.finalized !== null && step.to.number <= step.finalized && (this.cursor?.number ?? null) === this.settled
+    const atOnce =
+      step.finalized !== null && step.to.number <= step.finalized && (this.cursor?.number ?? null) === this.settled
     if (atOnce) this.settled = step.to.number
     else this.#remember(step.trail)
     this.cursor = step.to
@@ -147,7 +166,10 @@ export class Driver {
   }
 
   #settle(upTo: BlockNumber, finalized: BlockNumber): void {
-    check(upTo > (this.settled ?? -1) && upTo <= (this.cursor?.number ?? -1), 'the settled line moves up, below the cursor')
+    check(
+      upTo > (this.settled ?? -1) && upTo <= (this.cursor?.number ?? -1),
+      'the settled line moves up, below the cursor',
+    )
     this.settled = upTo
     this.trail = this.trail.filter((one) => one.number >= upTo)
     this.#final(finalized)
@@ -170,10 +192,16 @@ export class Driver {
   /** What a naive reader of the final chain has, up to the cursor. */
   expected(chain: FakeChain): string[] {
     const { startBlock } = this.plan
-    const logs = chain.logs({ fromBlock: startBlock, toBlock: this.cursor?.number ?? -1, address: TOKEN, topics: [TRANSFER_TOPIC] })
-    return identify(chain.chainId, logs.filter((log) => log.topics.length === 3)).map(
-      ({ log, stableId }) => `${log.blockNumber}/${log.blockHash}/${stableId}`,
-    )
+    const logs = chain.logs({
+      fromBlock: startBlock,
+      toBlock: this.cursor?.number ?? -1,
+      address: TOKEN,
+      topics: [TRANSFER_TOPIC],
+    })
+    return identify(
+      chain.chainId,
+      logs.filter((log) => log.topics.length === 3),
+    ).map(({ log, stableId }) => `${log.blockNumber}/${log.blockHash}/${stableId}`)
   }
 
   held(): string[] {

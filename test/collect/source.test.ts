@@ -1,9 +1,22 @@
 import { describe, expect, test } from 'vitest'
+import { httpTransport } from '../../src/chain/http.ts'
 import { TidemarkError } from '../../src/errors.ts'
-import { fakeChain, fakeRpc, nftTransfer, rawLog, testWorld, TRANSFER_TOPIC } from '../../src/testkit/index.ts'
+import {
+  fakeChain,
+  fakeNode,
+  fakeRpc,
+  nftTransfer,
+  rawLog,
+  TRANSFER_TOPIC,
+  testWorld,
+} from '../../src/testkit/index.ts'
 import { ALICE, BOB, Driver, pay, plan, sourceOf, TOKEN, transferFilter } from './driver.ts'
 
-function setup(at: Parameters<typeof plan>[0], options: Parameters<typeof sourceOf>[2] = {}, more: Parameters<typeof plan>[1] = {}) {
+function setup(
+  at: Parameters<typeof plan>[0],
+  options: Parameters<typeof sourceOf>[2] = {},
+  more: Parameters<typeof plan>[1] = {},
+) {
   const chain = fakeChain({ chainId: 1, finalized: { depth: 10 } })
   const rpc = fakeRpc(chain)
   const driver = new Driver(1, sourceOf(1, [rpc], options), plan(at, more))
@@ -67,7 +80,11 @@ describe('delivery', () => {
   })
 
   test('C05: null, an object and an error are never "no events"', async () => {
-    for (const answer of [{ result: null }, { result: {} }, { error: { code: -32000, message: 'filter not found' } }] as const) {
+    for (const answer of [
+      { result: null },
+      { result: {} },
+      { error: { code: -32000, message: 'filter not found' } },
+    ] as const) {
       const { chain, rpc, driver } = setup('finalized')
       for (let n = 1; n <= 20; n++) chain.mine([pay(n)])
       rpc.once('eth_getLogs', 'any', answer)
@@ -113,9 +130,19 @@ describe('nodes that disagree', () => {
     // Head from an up-to-date node, logs and headers by number from one that is ten blocks behind.
     const lagging = fakeRpc(chain, { backends: [{ behind: 10 }] })
     let lag = true
-    driver.source = sourceOf(1, [{ label: 'balanced', send: (calls) => (lag && calls.some((call) => call.method === 'eth_getLogs') ? lagging.send(calls) : rpc.send(calls)) }], {
-      finality: { depth: 0 },
-    })
+    driver.source = sourceOf(
+      1,
+      [
+        {
+          label: 'balanced',
+          send: (calls) =>
+            lag && calls.some((call) => call.method === 'eth_getLogs') ? lagging.send(calls) : rpc.send(calls),
+        },
+      ],
+      {
+        finality: { depth: 0 },
+      },
+    )
     expect((await driver.step()).kind).toBe('idle')
     expect(driver.cursor).toBe(null)
     lag = false
@@ -126,13 +153,21 @@ describe('nodes that disagree', () => {
   })
 
   test('C16, C19: "beyond current head" and "unfinalized data" are waited for at the same size', async () => {
-    for (const error of [{ code: -32602, message: 'block range extends beyond current head block' }, { code: -32000, message: 'cannot query unfinalized data' }]) {
+    for (const error of [
+      { code: -32602, message: 'block range extends beyond current head block' },
+      { code: -32000, message: 'cannot query unfinalized data' },
+    ]) {
       const { chain, rpc, driver } = setup('finalized', { maxRange: 50 })
       for (let n = 1; n <= 40; n++) chain.mine([pay(n)])
       rpc.times(2, 'eth_getLogs', 'any', { error })
       await driver.run(50, true)
       expect(driver.values).toHaveLength(30)
-      expect(rpc.log.ranges().slice(0, 3).map((range) => range.to)).toEqual([30, 30, 30])
+      expect(
+        rpc.log
+          .ranges()
+          .slice(0, 3)
+          .map((range) => range.to),
+      ).toEqual([30, 30, 30])
     }
   })
 
@@ -150,7 +185,9 @@ describe('nodes that disagree', () => {
     const chain = fakeChain({ chainId: 1 })
     const first = fakeRpc(chain, { label: 'first' })
     const second = fakeRpc(chain, { label: 'second' })
-    first.times(Number.POSITIVE_INFINITY, 'eth_getLogs', (params) => 'blockHash' in (params[0] as object), { result: [] })
+    first.times(Number.POSITIVE_INFINITY, 'eth_getLogs', (params) => 'blockHash' in (params[0] as object), {
+      result: [],
+    })
     const driver = new Driver(1, sourceOf(1, [first, second]), plan('latest'))
     chain.mine([pay(1)])
     await driver.run()
@@ -341,7 +378,11 @@ describe('reorgs', () => {
     chain.mineEmpty(4)
     await driver.run()
     chain.mine([pay(1)])
-    for (const answer of [{ error: { code: -32000, message: 'unknown block' } }, { result: null }, { result: [] }] as const) {
+    for (const answer of [
+      { error: { code: -32000, message: 'unknown block' } },
+      { result: null },
+      { result: [] },
+    ] as const) {
       rpc.once('eth_getLogs', 'any', answer)
       rpc.once('eth_getBlockByHash', 'any', { result: null })
     }
@@ -449,7 +490,13 @@ describe('odd answers', () => {
 
   test('C42, C43: look-alikes are passed over by their number of topics', async () => {
     const { chain, driver } = setup('latest')
-    chain.mine([pay(1), nftTransfer(TOKEN, ALICE, BOB, 9), rawLog(TOKEN, [TRANSFER_TOPIC], `0x${'00'.repeat(96)}`), rawLog(TOKEN, []), pay(2)])
+    chain.mine([
+      pay(1),
+      nftTransfer(TOKEN, ALICE, BOB, 9),
+      rawLog(TOKEN, [TRANSFER_TOPIC], `0x${'00'.repeat(96)}`),
+      rawLog(TOKEN, []),
+      pay(2),
+    ])
     await driver.run()
     expect(driver.values).toEqual([1, 2])
   })
@@ -501,6 +548,35 @@ describe('odd answers', () => {
     await world.runPending()
     expect(world.sleeping).toBe(0)
   })
+})
+
+test('over real HTTP, with broken connections, pages of HTML and lost answers', async () => {
+  const chain = fakeChain({ chainId: 1, finalized: { depth: 10 } })
+  for (let n = 1; n <= 60; n++) chain.mine([pay(n)])
+  const rpc = fakeRpc(chain, {
+    faults: {
+      cut: 0.1,
+      cutMidAnswer: 0.1,
+      rateLimited: 0.1,
+      htmlPage: 0.1,
+      batchRefused: 0.1,
+      missingAnswers: 0.1,
+      shuffledAnswers: 0.5,
+    },
+  })
+  const node = fakeNode(rpc)
+  const world = testWorld({ autoAdvance: true })
+  try {
+    const transport = httpTransport(await node.listen(), { label: 'rpc[0]', timeoutMs: 5000, world })
+    const driver = new Driver(1, sourceOf(1, [transport], { world, maxRange: 10 }), plan('latest'))
+    await driver.run(400, true)
+    chain.reorg(4, { reinclude: 'shuffled' })
+    await driver.run(400, true)
+    expect(driver.held()).toEqual(driver.expected(chain))
+    expect(Object.values(rpc.log.faults).reduce((a, b) => a + b, 0)).toBeGreaterThan(10)
+  } finally {
+    await node.close()
+  }
 })
 
 test('control: the filter of these tests matches what they mine', () => {

@@ -1,18 +1,20 @@
 import { createTidemark } from '../../src/app/tidemark.ts'
+import type { Tidemark } from '../../src/app/types.ts'
 import { defineConfig } from '../../src/config.ts'
+import { TidemarkError } from '../../src/errors.ts'
 import type { Watcher } from '../../src/handle/watch.ts'
 import { openDefault, type SqliteDatabaseLike, type SqliteStatementLike } from '../../src/store/sqlite/driver.ts'
 import { sqlite } from '../../src/store/sqlite/index.ts'
-import { type FakeChain, fakeChain, fakeRpc, testWorld } from '../../src/testkit/index.ts'
-import { ALICE, CAROL, ledger, pay, SCHEMA } from './ledger.ts'
+import { type FakeChain, fakeChain, fakeRpc, type TestWorld, testWorld } from '../../src/testkit/index.ts'
+import { ALICE, CAROL, ledger, pay, SCHEMA } from './demo-ledger.ts'
 
 /**
  * A small run that meets every kind of commit, and a way to stand before and after each statement that the store sends
  * to SQLite. The same code runs in the test and in the processes that are killed.
  */
 
-/** Called for the n-th statement, from 1; `work` runs it. Closing a database counts as a statement. */
-export type Around = <T>(n: number, sql: string, work: () => T) => T
+/** Called for the n-th statement, from 1; `work` runs it on `database`. Closing a database counts as a statement. */
+export type Around = <T>(n: number, sql: string, work: () => T, database: SqliteDatabaseLike) => T
 
 class CountedStatement implements SqliteStatementLike {
   readonly #inner: SqliteStatementLike
@@ -49,7 +51,7 @@ export function countedOpen(around: Around): (file: string) => SqliteDatabaseLik
   let count = 0
   return (file) => {
     const inner = openDefault(file)
-    const counted = <T>(sql: string, work: () => T) => around(++count, sql, work)
+    const counted = <T>(sql: string, work: () => T) => around(++count, sql, work, inner)
     return {
       get isTransaction() {
         return inner.isTransaction
@@ -80,6 +82,19 @@ const PHASES: readonly ((chain: FakeChain) => void)[] = [
   (chain) => void chain.mineEmpty(9),
 ]
 
+/**
+ * The control: a watcher that writes on a connection of its own, outside the transaction, as no guard can see. It ends
+ * well as long as nothing goes wrong.
+ */
+export function leaky(file: string): Watcher {
+  const prepare = async () => {
+    const db = openDefault(file)
+    db.exec("INSERT INTO balances VALUES ('leaked', 1) ON CONFLICT (account) DO UPDATE SET amount = amount + 1")
+    db.close()
+  }
+  return ledger({ prepare })
+}
+
 export const PHASE_COUNT = PHASES.length
 
 /** The application's own tables, made before Tidemark first comes. */
@@ -93,6 +108,8 @@ export interface PlayOptions {
   readonly file: string
   /** The phase to begin in: it and those before it have happened on the chain already. Default 0. */
   readonly from?: number
+  /** Days after the first process. */
+  readonly later?: number
   readonly watcher?: Watcher
   readonly around?: Around
   readonly onPhase?: (phase: number) => void
@@ -109,11 +126,12 @@ export function chainAt(phase: number): FakeChain {
 const MAX_ROUNDS = 20
 
 /**
- * One process: follows the chain from one phase to the last and stops. A process that starts later has another seed and a
- * later clock, as a restart has.
+ * One process: follows the chain from one phase to the last and stops. A restart has another seed and a later clock.
+ * @returns the codes of what failed or halted on the way
  */
-export async function play({ file, from = 0, watcher = ledger(), around, onPhase }: PlayOptions): Promise<void> {
-  const world = testWorld({ seed: `process ${from}`, now: 1_700_000_000_000 + (from + (around ? 0 : 1)) * 86_400_000, autoAdvance: true })
+export async function play(options: PlayOptions): Promise<readonly string[]> {
+  const { file, from = 0, later = 0, watcher = ledger(), around, onPhase } = options
+  const world = testWorld({ seed: `process ${from} ${later}`, start: Date.UTC(2030, 0, 1 + later), autoAdvance: true })
   const chain = chainAt(from - 1)
   const open = around ? { open: countedOpen(around) } : {}
   const tidemark = createTidemark(
@@ -125,17 +143,30 @@ export async function play({ file, from = 0, watcher = ledger(), around, onPhase
     }),
     { world },
   )
-  let failures = 0
-  tidemark.on('failing', () => failures++)
+  const failures: string[] = []
+  tidemark.on('failing', ({ code }) => failures.push(code))
+  tidemark.on('halted', ({ reason }) => failures.push(reason.code))
   for (let phase = from; phase < PHASE_COUNT; phase++) {
     PHASES[phase]?.(chain)
     onPhase?.(phase)
-    for (let rounds = 0, before = -1; before !== failures; rounds++) {
-      if (rounds === MAX_ROUNDS) throw new Error('the run does not come to rest')
-      before = failures
-      await world.advance(60_000)
-      await tidemark.runOnce({ budgetMs: 60_000 })
-    }
+    await comeToRest(tidemark, world, failures)
   }
   await tidemark.stop()
+  return failures
+}
+
+/** Sessions until one has nothing to complain of. What a session throws is what a cron job would see: it comes again. */
+async function comeToRest(tidemark: Tidemark, world: TestWorld, failures: string[]): Promise<void> {
+  for (let rounds = 0; rounds < MAX_ROUNDS; rounds++) {
+    const before = failures.length
+    await world.advance(60_000)
+    try {
+      await tidemark.runOnce({ budgetMs: 60_000 })
+    } catch (error) {
+      if (!TidemarkError.is(error)) throw error
+      failures.push(error.code)
+    }
+    if (failures.length === before) return
+  }
+  throw new Error(`the run does not come to rest: ${failures.join()}`)
 }

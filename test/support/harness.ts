@@ -17,6 +17,8 @@ export interface HarnessOptions {
   readonly config?: Partial<ConfigInput>
   readonly schema?: string
   readonly open?: SqliteOptions['open']
+  /** Real milliseconds that the store waits for another connection's lock. */
+  readonly busyTimeoutMs?: number
   readonly seed?: number
 }
 
@@ -42,10 +44,10 @@ export class Harness {
 
   /** A new instance on the same file, as after a restart. */
   open(config: Partial<ConfigInput> = {}): Tidemark {
-    const { watchers, chain, chainInput, open } = this.options
+    const { watchers, chain, chainInput, open, busyTimeoutMs } = this.options
     const tidemark = createTidemark(
       defineConfig({
-        store: sqlite({ file: this.file, world: this.world, ...(open ? { open } : {}) }),
+        store: sqlite({ file: this.file, world: this.world, ...(open ? { open } : {}), ...(busyTimeoutMs ? { busyTimeoutMs } : {}) }),
         chains: { test: { id: chain.chainId, rpc: [...this.rpc], pollMs: 100, ...chainInput } },
         watchers,
         ...this.options.config,

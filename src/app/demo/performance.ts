@@ -18,7 +18,13 @@ export interface Stage {
   readonly random: Random
 }
 
-const BEAT_MS = 45
+const BEAT_MS = 55
+/** A watcher further behind than this is given a moment: what the demo shows happens at the head. */
+const CLOSE = 20
+/** The longest such moment. The chain does not wait for anybody for ever. */
+const PATIENCE_MS = 900
+/** A watcher is killed after so many commits of its own, or a few more. */
+const KILL_AFTER = 4
 /** Beats that have happened before the watcher first starts: its backfill. */
 const HISTORY = 0.3
 const KILLS = 6
@@ -51,13 +57,21 @@ export class Performance {
     this.watcher.start()
     const killAt = this.killMoments(history, blocks)
     for (let beat = history; beat < blocks; beat++) {
-      await this.stage.world.sleep(BEAT_MS)
+      await this.pause()
       this.beat()
       if (killAt.has(beat)) this.killsDue++
       await this.killIfDue(random.int(0, 4))
-      screen.draw(this.counts)
     }
     return this.finish()
+  }
+
+  private async pause(): Promise<void> {
+    const { world, screen } = this.stage
+    const until = world.monotonic() + PATIENCE_MS
+    do {
+      await world.sleep(BEAT_MS)
+      screen.draw(this.counts)
+    } while (this.counts.head - this.counts.cursor > CLOSE && world.monotonic() < until)
   }
 
   async end(): Promise<void> {
@@ -87,14 +101,14 @@ export class Performance {
   /** @param beats how much happens on the chain, reorgs included, while nobody is watching */
   private async killIfDue(beats: number): Promise<void> {
     const { screen, world, random } = this.stage
-    if (this.killsDue === 0 || this.commits === 0) return
+    if (this.killsDue === 0 || this.commits < KILL_AFTER) return
     this.killsDue--
     await world.sleep(random.int(0, BEAT_MS))
     await this.watcher.kill()
     this.counts.kills++
     screen.tell(`${screen.paint('red', 'SIGKILL')} the watcher, with the cursor at ${this.counts.cursor}; it starts again`)
     for (let i = 0; i < beats; i++) this.beat()
-    this.commits = 0
+    this.commits = -random.int(0, KILL_AFTER)
     this.watcher.start()
   }
 

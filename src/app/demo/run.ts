@@ -17,7 +17,7 @@ import { SCHEMA } from './watchers.ts'
 export interface DemoOptions {
   /** Undefined: a new one is drawn and printed. */
   readonly seed: string | undefined
-  /** Undefined: 260. */
+  /** Undefined: 220. */
   readonly blocks: number | undefined
   /** The last line is one JSON object. */
   readonly json: boolean
@@ -25,7 +25,7 @@ export interface DemoOptions {
 }
 
 /** About 15 seconds. */
-const BLOCKS = 260
+const BLOCKS = 220
 /** Exit code when the databases differ, or the demo could not be finished. */
 const DIFFERENT = 5
 
@@ -34,20 +34,20 @@ const DIFFERENT = 5
  * is not empty is not among them, since only the second reading can find that.
  */
 const FAULTS: FaultSettings = {
-  lag: 0.12,
-  sibling: 0.04,
-  headZero: 0.01,
+  lag: 0.08,
+  sibling: 0.03,
+  headZero: 0.005,
   emptyFresh: { chance: 0.3, attempts: 2 },
   removedLogs: 0.2,
   repeatedLogs: 0.25,
   unorderedLogs: 0.25,
-  providerError: { chance: 0.04, attempts: 2 },
-  behindError: { chance: 0.04, attempts: 2 },
-  nullResult: { chance: 0.02, attempts: 2 },
-  cut: { chance: 0.02, attempts: 2 },
-  cutMidAnswer: { chance: 0.02, attempts: 2 },
-  hang: { chance: 0.004, attempts: 1 },
-  htmlPage: { chance: 0.01, attempts: 2 },
+  providerError: { chance: 0.015, attempts: 2 },
+  behindError: { chance: 0.015, attempts: 2 },
+  nullResult: { chance: 0.01, attempts: 2 },
+  cut: { chance: 0.01, attempts: 2 },
+  cutMidAnswer: { chance: 0.01, attempts: 2 },
+  hang: { chance: 0.002, attempts: 1 },
+  htmlPage: { chance: 0.005, attempts: 2 },
 }
 
 function newSeed(world: World): string {

@@ -32,8 +32,8 @@ export class Story {
   /** Mines one block, or replaces the newest ones. */
   next(): Beat {
     const head = this.chain.head().number
-    if (this.loser && this.random.chance(0.5)) return this.winBack(this.loser)
-    if (head > DEEPEST + 1 && this.random.chance(0.12)) return this.reorg()
+    if (this.loser && this.random.chance(0.3)) return this.winBack(this.loser)
+    if (head > DEEPEST + 1 && this.random.chance(0.08)) return this.reorg()
     this.chain.mine(this.content())
     return { did: 'block', depth: 0, words: '' }
   }

@@ -33,7 +33,8 @@ const CREATE = `
 const LIST = 'SELECT * FROM tidemark_watchers ORDER BY name'
 const FIND = 'SELECT * FROM tidemark_watchers WHERE name = ?'
 const LOCK = 'SELECT * FROM tidemark_watchers WHERE id = ?'
-const WRITE_NONCE = 'UPDATE tidemark_watchers SET nonce = ? WHERE id = ?'
+// From here until `change` SQLite refuses to commit: see `tidemark_open_commits` in migrations.ts.
+const WRITE_NONCE = 'UPDATE tidemark_watchers SET nonce = ?, open_commit = 1 WHERE id = ?'
 const READ_NONCE = 'SELECT nonce FROM tidemark_watchers WHERE id = ?'
 const GENESIS = 'SELECT genesis_hash FROM tidemark_chains WHERE chain_id = ?'
 // The first one seen stays: it is what later ones are compared with (C20).
@@ -151,7 +152,7 @@ export class SqliteCursors implements CursorPort {
 
   change(id: number, change: CursorChange): void {
     const all = assignments(change)
-    const sql = `UPDATE tidemark_watchers SET ${all.map(([one]) => one).join(', ')} WHERE id = ?`
+    const sql = `UPDATE tidemark_watchers SET ${all.map(([one]) => one).join(', ')}, open_commit = NULL WHERE id = ?`
     const changed = this.#connection.run(sql, ...all.flatMap(([, ...values]) => values), int(id))
     invariant(changed === 1, 'a change of a cursor must find its row', { id })
   }

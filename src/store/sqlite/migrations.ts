@@ -14,11 +14,18 @@ export interface Migration {
 /**
  * Hashes, stable ids, tokens and nonces are BLOBs; every number is a 64-bit INTEGER (C45). Keys lead with the block
  * number: four to six times faster than with a hash, and pruning is a range of the key.
+ *
+ * `tidemark_open_commits` stays empty. From its nonce on, until the cursor moves, a commit refers to a row that is not
+ * there, so a COMMIT that a handler sends on `db.raw` is refused by SQLite: marks never get in without their cursor (P1).
  */
 const FIRST_TABLES = `
 CREATE TABLE tidemark_chains (
   chain_id INTEGER PRIMARY KEY,
   genesis_hash BLOB NOT NULL
+);
+
+CREATE TABLE tidemark_open_commits (
+  id INTEGER PRIMARY KEY CHECK (id IS NULL)
 );
 
 CREATE TABLE tidemark_watchers (
@@ -32,6 +39,7 @@ CREATE TABLE tidemark_watchers (
   epoch INTEGER NOT NULL DEFAULT 0,
   token BLOB,
   nonce BLOB,
+  open_commit INTEGER REFERENCES tidemark_open_commits (id) DEFERRABLE INITIALLY DEFERRED,
   settled INTEGER,
   finalized INTEGER,
   low_water INTEGER,

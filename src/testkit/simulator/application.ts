@@ -1,0 +1,174 @@
+import type { Watcher } from '../../handle/watch.ts'
+import { rows, type SqliteDb, watch } from '../../store/sqlite/index.ts'
+import type { SwarmOptions, WatcherKind } from './options.ts'
+import type { Probe } from './probe.ts'
+import { TOKEN } from './sim-chain.ts'
+
+/** The name of the chain in the configuration of a run. */
+export const CHAIN = 'sim'
+
+/** The application of a run: what a user would write, with every effect told by the tables alone. */
+export interface Application {
+  /** SQL that makes the user's own tables. */
+  readonly schema: string
+  readonly watchers: Readonly<Record<string, Watcher>>
+}
+
+const EVENT = 'event Transfer(address indexed from, address indexed to, uint256 value)'
+
+/** `balance += x` is what a second delivery breaks; the serial of the ledger shows the order of the calls. */
+function schemaOf(name: WatcherKind): string {
+  return `
+  CREATE TABLE ${name}_balances (account TEXT PRIMARY KEY, amount INTEGER NOT NULL);
+  CREATE TABLE ${name}_ledger (
+    n INTEGER PRIMARY KEY AUTOINCREMENT, block_number INTEGER NOT NULL, block_hash TEXT NOT NULL, transaction_hash TEXT NOT NULL,
+    log_index INTEGER NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, amount INTEGER NOT NULL
+  );
+  CREATE TABLE ${name}_finals (n INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL, block_number INTEGER NOT NULL);`
+}
+
+/** A table with one row, to be inserted again where a statement must fail. */
+const ONCE = 'CREATE TABLE simulator_once (id INTEGER PRIMARY KEY); INSERT INTO simulator_once VALUES (1);'
+
+interface Transfer {
+  readonly blockNumber: bigint
+  readonly blockHash: string
+  readonly transactionHash: string
+  readonly logIndex: number
+  readonly stableId: string
+  readonly args: { readonly from: string; readonly to: string; readonly value: bigint }
+}
+
+interface Memo {
+  readonly n: number
+  readonly stableId: string
+}
+
+/** A row at zero is taken away, so that "no row" comes back after an undo (C29). */
+function credit(db: SqliteDb, name: string, account: string, amount: number): void {
+  db.prepare(
+    `INSERT INTO ${name}_balances (account, amount) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`,
+  ).run(account, amount)
+  db.prepare(`DELETE FROM ${name}_balances WHERE account = ? AND amount = 0`).run(account)
+}
+
+function apply(db: SqliteDb, name: string, event: Transfer): Memo {
+  const { from, to, value } = event.args
+  credit(db, name, from, -Number(value))
+  credit(db, name, to, Number(value))
+  const added = db
+    .prepare(
+      `INSERT INTO ${name}_ledger (block_number, block_hash, transaction_hash, log_index, sender, receiver, amount) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+    )
+    .run(event.blockNumber, event.blockHash, event.transactionHash, event.logIndex, from, to, value)
+  return { n: Number(added.lastInsertRowid), stableId: event.stableId }
+}
+
+/** Undo must come newest first, with the memo of its own event, and never for a settled block. */
+function checkUndo(db: SqliteDb, name: string, event: Transfer, memo: Memo, probe: Probe): void {
+  const newest = db.prepare(`SELECT max(n) AS n FROM ${name}_ledger`).get()?.n
+  const settled = db.prepare('SELECT settled FROM tidemark_watchers WHERE name = ?').get(`${name}/${CHAIN}`)?.settled ?? -1
+  const at = `block ${event.blockNumber}, log ${event.logIndex}`
+  if (memo.stableId !== event.stableId) probe.saw('undo', `${name}: undo of ${at} got the memo of another event`)
+  if (newest !== memo.n) probe.saw('undo', `${name}: undo of ${at} is for entry ${memo.n} while entry ${newest} is newer`)
+  if (Number(settled) >= Number(event.blockNumber)) probe.saw('settled', `${name}: ${at} is undone although ${settled} is settled`)
+}
+
+function takeBack(db: SqliteDb, name: string, event: Transfer, memo: Memo): void {
+  const { from, to, value } = event.args
+  credit(db, name, to, -Number(value))
+  credit(db, name, from, Number(value))
+  db.prepare(`DELETE FROM ${name}_ledger WHERE n = ?`).run(memo.n)
+}
+
+function pay(db: SqliteDb, name: string, event: Transfer, memo: Memo): void {
+  db.prepare(`INSERT INTO ${name}_finals (entry, block_number) VALUES (?, ?)`).run(memo.n, event.blockNumber)
+}
+
+function common({ startBlock, maxEvents }: SwarmOptions) {
+  return {
+    on: { address: TOKEN, startBlock },
+    events: { Transfer: { event: EVENT } },
+    more: { batch: { maxEvents, maxMs: 100 }, handlerTimeout: 10_000 },
+  } as const
+}
+
+const COLUMNS = { block: 'text', sender: 'text', receiver: 'text', amount: 'uint256' } as const
+
+function rowOf({ blockHash, args }: Transfer) {
+  return { block: blockHash, sender: args.from, receiver: args.to, amount: args.value }
+}
+
+/** Everything at once: own SQL with a memo, managed rows, an undo function, a second stage. */
+function undoWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
+  const { on, events, more } = common(options)
+  return watch({
+    on: { [CHAIN]: { ...on, at: options.at } },
+    events,
+    tables: { rows: rows({ table: 'undo_rows', columns: COLUMNS }) },
+    handle({ event, db, tables }) {
+      return probe.call('undo', 'handle', db, () => {
+        tables.rows.insert(rowOf(event))
+        return apply(db, 'undo', event)
+      })
+    },
+    undo({ event, db, memo }) {
+      return probe.call('undo', 'undo', db, () => {
+        checkUndo(db, 'undo', event, memo, probe)
+        takeBack(db, 'undo', event, memo)
+      })
+    },
+    final({ event, db, memo }) {
+      return probe.call('undo', 'final', db, () => pay(db, 'undo', event, memo))
+    },
+    ...more,
+  })
+}
+
+function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
+  const { on, events, more } = common(options)
+  return watch({
+    on: { [CHAIN]: { ...on, at: 'latest' } },
+    events,
+    tables: { rows: rows({ table: 'managed_rows', columns: COLUMNS }), paid: rows({ table: 'managed_paid', columns: COLUMNS }) },
+    undo: 'managed',
+    handle({ event, db, tables }) {
+      return probe.call('managed', 'handle', db, () => tables.rows.insert(rowOf(event)))
+    },
+    final({ event, db, tables }) {
+      return probe.call('managed', 'final', db, () => tables.paid.insert(rowOf(event)))
+    },
+    ...more,
+  })
+}
+
+/** Nothing is taken back: it waits for confirmations, or for finality. */
+function onceWatcher(name: 'confirmed' | 'finalized', options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
+  const { on, events, more } = common(options)
+  const at = name === 'finalized' ? ('finalized' as const) : { confirmations: options.confirmations }
+  return watch({
+    on: { [CHAIN]: { ...on, at } },
+    events,
+    handle({ event, db }) {
+      return probe.call(name, 'handle', db, () => apply(db, name, event))
+    },
+    final({ event, db, memo }) {
+      return probe.call(name, 'final', db, () => pay(db, name, event, memo))
+    },
+    ...more,
+  })
+}
+
+function watcherOf(kind: WatcherKind, options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
+  if (kind === 'undo') return undoWatcher(options, probe)
+  return kind === 'managed' ? managedWatcher(options, probe) : onceWatcher(kind, options, probe)
+}
+
+/** The application with the watchers that a run drew. */
+export function application(options: SwarmOptions, probe: Probe): Application {
+  const own = options.watchers.filter((kind) => kind !== 'managed')
+  return {
+    schema: `${own.map(schemaOf).join('\n')}\n${ONCE}`,
+    watchers: Object.fromEntries(options.watchers.map((kind) => [kind, watcherOf(kind, options, probe) as Watcher])),
+  }
+}

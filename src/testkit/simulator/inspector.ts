@@ -1,0 +1,172 @@
+import { openDefault, type SqliteDatabaseLike, type SqliteStatementLike } from '../../store/sqlite/driver.ts'
+import type { WatcherKind } from './options.ts'
+
+/** The row of a watcher, as it stands in the database. */
+export interface WatcherState {
+  readonly id: number
+  readonly kind: WatcherKind
+  readonly startBlock: number
+  readonly cursor: number | null
+  readonly cursorHash: string
+  readonly epoch: number
+  readonly token: string
+  readonly settled: number | null
+  readonly finalized: number | null
+  readonly lowWater: number | null
+  readonly state: 'running' | 'paused' | 'halted'
+  /** Code of the reason, or ''. */
+  readonly code: string
+  readonly applied: number
+  readonly undone: number
+  readonly duplicates: number
+  readonly reorgs: number
+}
+
+export interface MarkLine {
+  readonly block: number
+  /** `block/hash/transaction/index`. */
+  readonly place: string
+  readonly stable: string
+}
+
+/** One effect of the user's, in the order of the handler's calls. */
+export interface EffectLine {
+  readonly n: number
+  readonly block: number
+  readonly place: string
+  readonly logIndex: number
+  readonly sender: string
+  readonly receiver: string
+  readonly amount: number
+}
+
+export interface RowLine {
+  readonly block: number
+  readonly stable: string
+  readonly ordinal: number
+  readonly hash: string
+  readonly sender: string
+  readonly receiver: string
+}
+
+export interface CommitLine {
+  readonly first: number
+  readonly last: number
+  readonly events: number
+  readonly digest: string
+}
+
+/** Everything that a watcher has in the database. */
+export interface WatcherTables {
+  readonly marks: readonly MarkLine[]
+  readonly effects: readonly EffectLine[]
+  readonly balances: ReadonlyMap<string, number>
+  /** Entries of the ledger that were paid, in the order of the calls. */
+  readonly finals: readonly { readonly entry: number; readonly block: number }[]
+  readonly rows: readonly RowLine[]
+  readonly paid: readonly RowLine[]
+  readonly kept: readonly number[]
+  readonly trail: ReadonlyMap<number, string>
+  readonly commits: readonly CommitLine[]
+}
+
+const WATCHERS = `
+  SELECT id, name, start_block AS startBlock, cursor_block AS cursor, '0x' || lower(hex(cursor_hash)) AS cursorHash, epoch,
+    lower(hex(token)) AS token, settled, finalized, low_water AS lowWater, state, reason, applied, undone, duplicates, reorgs
+  FROM tidemark_watchers ORDER BY id`
+const MARKS = `
+  SELECT block_number AS block, lower(hex(stable_id)) AS stable,
+    block_number || '/0x' || lower(hex(block_hash)) || '/0x' || lower(hex(transaction_hash)) || '/' || log_index AS place
+  FROM tidemark_processed_events WHERE watcher = ? ORDER BY block_number, log_index`
+const KEPT = 'SELECT block_number AS block FROM tidemark_kept_events WHERE watcher = ? ORDER BY block_number, sequence'
+const TRAIL = `
+  SELECT block_number AS block, '0x' || lower(hex(block_hash)) AS hash FROM tidemark_unfinalized_blocks WHERE watcher = ?`
+const COMMITS = `
+  SELECT from_block AS first, to_block AS last, events, lower(hex(digest)) AS digest
+  FROM tidemark_commits WHERE watcher = ? ORDER BY from_block`
+
+const effectsOf = (name: string) => `
+  SELECT n, block_number AS block, log_index AS logIndex, sender, receiver, amount,
+    block_number || '/' || block_hash || '/' || transaction_hash || '/' || log_index AS place
+  FROM ${name}_ledger ORDER BY n`
+const balancesOf = (name: string) => `SELECT account, amount FROM ${name}_balances`
+const finalsOf = (name: string) => `SELECT entry, block_number AS block FROM ${name}_finals ORDER BY n`
+const managedOf = (table: string) => `
+  SELECT tidemark_block AS block, lower(hex(tidemark_event)) AS stable, tidemark_ordinal AS ordinal, block AS hash, sender, receiver
+  FROM ${table} ORDER BY tidemark_block, tidemark_event, tidemark_ordinal`
+
+type RawWatcher = Omit<WatcherState, 'kind' | 'code'> & { readonly name: string; readonly reason: string | null }
+
+function stateOf({ name, reason, ...row }: RawWatcher): WatcherState {
+  const code = reason === null ? '' : String((JSON.parse(reason) as { code?: unknown }).code)
+  return { ...row, kind: name.slice(0, name.indexOf('/')) as WatcherKind, code }
+}
+
+/** Looks at the database from outside, on a connection of its own: only what is committed. */
+export class Inspector {
+  readonly #database: SqliteDatabaseLike
+  readonly #statements = new Map<string, SqliteStatementLike>()
+  #version = -1
+
+  constructor(file: string) {
+    this.#database = openDefault(file)
+    this.#database.exec('PRAGMA busy_timeout = 0; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF')
+  }
+
+  /** Whether another connection has committed since the last call. */
+  changed(): boolean {
+    const version = Number(this.#one('PRAGMA data_version').get()?.data_version)
+    const changed = version !== this.#version
+    this.#version = version
+    return changed
+  }
+
+  /** Whether Tidemark has made its tables yet. */
+  get ready(): boolean {
+    return this.#all<{ n: number }>("SELECT 1 AS n FROM sqlite_schema WHERE name = 'tidemark_watchers'").length > 0
+  }
+
+  watchers(): WatcherState[] {
+    return this.ready ? this.#all<RawWatcher>(WATCHERS).map(stateOf) : []
+  }
+
+  tables({ id, kind }: WatcherState): WatcherTables {
+    const own = kind !== 'managed'
+    const managed = kind === 'managed' || kind === 'undo'
+    return {
+      marks: this.#all<MarkLine>(MARKS, id),
+      effects: own ? this.#all<EffectLine>(effectsOf(kind)) : [],
+      balances: new Map(own ? this.#all<{ account: string; amount: number }>(balancesOf(kind)).map((row) => [row.account, row.amount]) : []),
+      finals: own ? this.#all<WatcherTables['finals'][number]>(finalsOf(kind)) : [],
+      rows: managed ? this.#all<RowLine>(managedOf(`${kind}_rows`)) : [],
+      paid: kind === 'managed' ? this.#all<RowLine>(managedOf('managed_paid')) : [],
+      kept: this.#all<{ block: number }>(KEPT, id).map(({ block }) => block),
+      trail: new Map(this.#all<{ block: number; hash: string }>(TRAIL, id).map(({ block, hash }) => [block, hash])),
+      commits: this.#all<CommitLine>(COMMITS, id),
+    }
+  }
+
+  /** What a person does with a database shell. */
+  moveCursor(watcher: WatcherState, block: number, hash: string): void {
+    const update = this.#one('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ? WHERE id = ?')
+    update.run(block, Uint8Array.from((hash.slice(2).match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16))), watcher.id)
+  }
+
+  exec(sql: string): void {
+    this.#database.exec(sql)
+  }
+
+  close(): void {
+    this.#database.close()
+  }
+
+  #one(sql: string): SqliteStatementLike {
+    const known = this.#statements.get(sql) ?? this.#database.prepare(sql)
+    this.#statements.set(sql, known)
+    return known
+  }
+
+  #all<T>(sql: string, ...parameters: number[]): T[] {
+    return this.#one(sql).all(...parameters) as unknown as T[]
+  }
+}

@@ -1,0 +1,164 @@
+import type { FaultSettings } from '../fault-plan.ts'
+import { type FaultName, faultGroups } from '../faults.ts'
+import { Random } from '../random.ts'
+import type { ActionKind } from './plan.ts'
+
+/** The watchers that a run may have, each with another way of living with reorgs. */
+export type WatcherKind =
+  /** At `latest` or `safe`: an undo function, a memo, a managed table and a `final` stage. */
+  | 'undo'
+  /** At `latest`: managed writes only, taken back by themselves. */
+  | 'managed'
+  /** At `{ confirmations: n }`, nothing can be taken back. */
+  | 'confirmed'
+  /** At `finalized`. */
+  | 'finalized'
+
+/** What a run is made of. Everything follows from the seed; whatever is given by hand replaces what was drawn. */
+export interface SwarmOptions {
+  readonly actions: number
+  /** Instances of Tidemark on the one file. */
+  readonly processes: number
+  readonly watchers: readonly WatcherKind[]
+  /** Where the `undo` watcher stands. */
+  readonly at: 'latest' | 'safe'
+  /** Of the `confirmed` watcher. */
+  readonly confirmations: number
+  /** How the chain's finality is configured: by its tag, or by counting `finalDepth`. */
+  readonly finality: 'tag' | 'depth'
+  /** Blocks from the head down to the finalized one. */
+  readonly finalDepth: number
+  readonly minDepth: number
+  /** Blocks that a reorg replaces at most; never more than finality allows. */
+  readonly reorgDepth: number
+  /** Blocks that are there before the first process starts. Long ones let marks be forgotten. */
+  readonly history: number
+  /** Share of blocks with transactions. */
+  readonly density: number
+  readonly startBlock: number
+  readonly maxEvents: number
+  readonly maxRange: number
+  readonly pollMs: number
+  readonly retentionBlocks: number
+  readonly undoLimitBlocks: number
+  /** Milliseconds that an answer, and that a handler, takes. */
+  readonly latencyMs: number
+  readonly handlerMs: number
+  /** One entry for each provider. */
+  readonly faults: readonly FaultSettings[]
+  /** How often the first reading of an unfinal block lies: a log left out, or made up. */
+  readonly lies: number
+  /** How often each kind of action is drawn, compared with the others; 0: never in this run. */
+  readonly rates: Readonly<Record<ActionKind, number>>
+  /** Ends the chain's promise at the end of the plan: final blocks are replaced. */
+  readonly violation: boolean
+  /** Where the database is kept. Default: memory of the machine where that is a folder, else the folder for temporary files. */
+  readonly folder?: string
+}
+
+/** Faults that the default evidence survives, for ever. */
+const SURVIVED: readonly FaultName[] = [
+  ...faultGroups.transport,
+  ...faultGroups.refusals,
+  ...faultGroups.disorder,
+  ...faultGroups.views,
+  'emptyFresh',
+]
+
+/** Kinds that a run cannot do without, and how often they are drawn. */
+const ALWAYS: Partial<Record<ActionKind, readonly [number, number]>> = { mine: [3, 12], run: [6, 20] }
+
+const SOMETIMES: readonly ActionKind[] = [
+  'reorg',
+  'winBack',
+  'finality',
+  'faults',
+  'wait',
+  'wallJump',
+  'overlap',
+  'arm',
+  'restart',
+  'handlerFault',
+  'resume',
+  'pause',
+  'moveCursor',
+]
+
+/** Between `low` and `high`, as often in each power of two: runs differ by orders of magnitude, not by a little. */
+function spread(random: Random, low: number, high: number): number {
+  return low * (high / low) ** random.next()
+}
+
+function drawRates(random: Random): Record<ActionKind, number> {
+  // A violation comes once, at the end: it has no rate.
+  const rates: Partial<Record<ActionKind, number>> = { violate: 0 }
+  for (const [kind, range] of Object.entries(ALWAYS)) rates[kind as ActionKind] = spread(random.fork(kind), ...range)
+  for (const kind of SOMETIMES) {
+    const own = random.fork(kind)
+    rates[kind] = own.chance(0.6) ? spread(own, 0.3, 6) : 0
+  }
+  return rates as Record<ActionKind, number>
+}
+
+/** A few kinds of fault a provider, so that the watchers get somewhere between them; every fifth is honest. */
+function drawFaults(random: Random): FaultSettings {
+  if (random.chance(0.2)) return {}
+  const some = random.shuffle(SURVIVED).slice(0, random.int(1, 5))
+  return Object.fromEntries(some.map((fault) => [fault, Math.round(100 * spread(random, 0.02, 0.4)) / 100]))
+}
+
+function drawWatchers(random: Random): WatcherKind[] {
+  const kinds: readonly WatcherKind[] = ['undo', 'managed', 'confirmed', 'finalized']
+  const some = random.shuffle(kinds).slice(0, random.pick([1, 2, 2, 3, 3]))
+  // Most of what can go wrong needs a watcher that follows the head.
+  if (!some.includes('undo') && random.chance(0.7)) some[0] = 'undo'
+  return kinds.filter((kind) => some.includes(kind))
+}
+
+function drawChain(random: Random) {
+  const finalDepth = random.pick([4, 5, 6, 8, 8, 12, 16])
+  const long = random.chance(0.12)
+  return {
+    finality: random.pick(['tag', 'tag', 'depth'] as const),
+    finalDepth,
+    minDepth: random.chance(0.2) ? random.int(1, 10) : 0,
+    reorgDepth: random.int(1, finalDepth - 1),
+    history: long ? random.int(270, 420) : random.pick([0, 0, 1, 3, 8, 20]),
+    startBlock: random.pick([0, 1, 1, 1, 2, 5]),
+    density: random.pick([0.2, 0.5, 0.8]),
+    retentionBlocks: long ? random.int(1, 40) : 10_000,
+  }
+}
+
+function drawLimits(random: Random) {
+  return {
+    maxEvents: random.pick([1, 3, 10, 50, 500]),
+    maxRange: random.pick([1, 4, 20, 500]),
+    pollMs: random.pick([50, 200, 1000]),
+    undoLimitBlocks: random.chance(0.15) ? random.int(16, 24) : 20_000,
+    latencyMs: random.pick([0, 1, 5, 40]),
+    handlerMs: random.pick([0, 0, 1, 30, 120]),
+  }
+}
+
+/** The options of a run: whole faults are on or off, and rates differ widely. The same seed draws the same options. */
+export function swarmOptions(seed: number | string): SwarmOptions {
+  const random = new Random(seed).fork('swarm')
+  const watchers = drawWatchers(random.fork('watchers'))
+  const providers = random.fork('providers')
+  const chain = drawChain(random.fork('chain'))
+  const more = random.fork('more')
+  return {
+    actions: more.int(20, 60),
+    processes: more.pick([1, 2, 2, 3]),
+    watchers,
+    at: more.chance(0.8) ? 'latest' : 'safe',
+    confirmations: more.pick([1, chain.reorgDepth + 1, chain.reorgDepth + 2]),
+    ...chain,
+    ...drawLimits(random.fork('limits')),
+    faults: Array.from({ length: providers.pick([1, 1, 2]) }, (_, i) => drawFaults(providers.fork(i))),
+    lies: more.chance(0.3) ? Math.round(100 * spread(more, 0.02, 0.3)) / 100 : 0,
+    rates: drawRates(random.fork('rates')),
+    violation: more.chance(0.05),
+  }
+}

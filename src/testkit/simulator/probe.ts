@@ -1,0 +1,123 @@
+import type { SqliteDatabaseLike } from '../../store/sqlite/driver.ts'
+import type { SqliteDb } from '../../store/sqlite/index.ts'
+import type { TestWorld } from '../test-world.ts'
+import type { FailureKind } from './failure.ts'
+import type { Misbehaviour, Stage } from './plan.ts'
+
+/** Virtual milliseconds: above any limit that a run gives its handlers. */
+const HANG_MS = 20_000
+
+const THROWN = { handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
+
+/** The code with which a watcher must halt after a misbehaviour. */
+function codeOf(stage: Stage, does: Misbehaviour): string {
+  switch (does) {
+    case 'throw':
+    case 'throw-after':
+      return THROWN[stage]
+    case 'hang':
+      return 'HANDLER_TIMEOUT'
+    case 'swallow':
+      return 'HANDLER_SWALLOWED_ERROR'
+    case 'promise':
+      return 'HANDLER_RETURNED_PROMISE'
+    case 'rollback':
+      return 'TRANSACTION_LOST'
+    case 'reopen':
+      return 'NONCE_LOST'
+  }
+}
+
+interface Fault {
+  readonly watcher: string
+  readonly stage: Stage
+  readonly does: Misbehaviour
+  left: number
+}
+
+/** Stands inside the user's functions: lets them misbehave as planned, and notes what must never be seen from there. */
+export class Probe {
+  calls = 0
+  misbehaved = 0
+  readonly #clock: TestWorld
+  readonly #handlerMs: number
+  #faults: Fault[] = []
+  /** Codes that misbehaviour has provoked, by watcher. */
+  readonly #provoked = new Map<string, Set<string>>()
+  #seen: { kind: FailureKind; words: string } | null = null
+
+  constructor(clock: TestWorld, handlerMs: number) {
+    this.#clock = clock
+    this.#handlerMs = handlerMs
+  }
+
+  plan(watcher: string, stage: Stage, does: Misbehaviour, times: number): void {
+    this.#faults.push({ watcher, stage, does, left: times })
+  }
+
+  /** From here on the user's functions behave. */
+  stop(): void {
+    this.#faults = []
+  }
+
+  hasProvoked(watcher: string, code: string): boolean {
+    return this.#provoked.get(watcher)?.has(code) ?? false
+  }
+
+  /** Something that must not be: told after the run, since a throw from here would be the user's. */
+  saw(kind: FailureKind, words: string): void {
+    this.#seen ??= { kind, words }
+  }
+
+  take(): { kind: FailureKind; words: string } | null {
+    const seen = this.#seen
+    this.#seen = null
+    return seen
+  }
+
+  /** Runs one of the user's functions for one event, well or badly. */
+  call<T>(watcher: string, stage: Stage, db: SqliteDb, work: () => T): T {
+    this.calls += 1
+    this.#clock.tick(this.#handlerMs)
+    const does = this.#next(watcher, stage)
+    if (!does) return work()
+    this.misbehaved += 1
+    const codes = this.#provoked.get(watcher) ?? new Set()
+    this.#provoked.set(watcher, codes.add(codeOf(stage, does)))
+    return misbehave(does, db, this.#clock, work)
+  }
+
+  #next(watcher: string, stage: Stage): Misbehaviour | null {
+    const fault = this.#faults.find((one) => one.watcher === watcher && one.stage === stage && one.left > 0)
+    if (!fault) return null
+    fault.left -= 1
+    return fault.does
+  }
+}
+
+function swallow(work: () => unknown): void {
+  try {
+    work()
+  } catch {
+    // As users do.
+  }
+}
+
+/** Ends the transaction and opens another that looks the same, savepoint and all. */
+function reopen(db: SqliteDb): void {
+  const raw = db.raw as SqliteDatabaseLike
+  raw.exec('ROLLBACK')
+  raw.exec('BEGIN IMMEDIATE')
+  raw.exec('SAVEPOINT tidemark_handler')
+}
+
+function misbehave<T>(does: Misbehaviour, db: SqliteDb, clock: TestWorld, work: () => T): T {
+  if (does === 'throw') throw new Error('a fault of the handler')
+  if (does === 'hang') clock.tick(HANG_MS)
+  if (does === 'swallow') swallow(() => db.exec('INSERT INTO table_that_is_not_there VALUES (1)'))
+  if (does === 'rollback') swallow(() => db.exec('INSERT OR ROLLBACK INTO simulator_once VALUES (1)'))
+  if (does === 'reopen') reopen(db)
+  const result = work()
+  if (does === 'throw-after') throw new Error('a fault of the handler')
+  return does === 'promise' ? (Promise.resolve(result) as T) : result
+}

@@ -1,0 +1,197 @@
+import { createTidemark } from '../../app/tidemark.ts'
+import type { Tidemark } from '../../app/types.ts'
+import { defineConfig } from '../../config.ts'
+import { TidemarkError } from '../../errors.ts'
+import type { Watcher } from '../../handle/watch.ts'
+import { sqlite } from '../../store/sqlite/index.ts'
+import type { World } from '../../util/world.ts'
+import type { FakeRpc } from '../fake-rpc.ts'
+import { Random } from '../random.ts'
+import type { TestWorld } from '../test-world.ts'
+import { CHAIN } from './application.ts'
+import { CrashDriver } from './crash-driver.ts'
+import type { Disk } from './disk.ts'
+import { fail } from './failure.ts'
+import type { SwarmOptions } from './options.ts'
+import { CHAIN_ID } from './sim-chain.ts'
+import { Gate, type Liar, ProcessTransport } from './transport.ts'
+
+/** The clock is everyone's, the randomness a process's own: two with the same tokens would not fence each other. */
+class ProcessWorld implements World {
+  readonly #clock: TestWorld
+  readonly #jitter: Random
+  readonly #bytes: Random
+
+  constructor(clock: TestWorld, random: Random) {
+    this.#clock = clock
+    this.#jitter = random.fork('jitter')
+    this.#bytes = random.fork('bytes')
+  }
+
+  now(): number {
+    return this.#clock.now()
+  }
+
+  monotonic(): number {
+    return this.#clock.monotonic()
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return this.#clock.sleep(ms, signal)
+  }
+
+  random(): number {
+    return this.#jitter.next()
+  }
+
+  randomBytes(length: number): Uint8Array {
+    return this.#bytes.bytes(length)
+  }
+}
+
+/** What all processes of a run stand on. */
+export interface Ground {
+  readonly seed: number | string
+  readonly options: SwarmOptions
+  readonly clock: TestWorld
+  readonly disk: Disk
+  readonly providers: readonly FakeRpc[]
+  readonly liar: Liar
+  readonly watchers: Readonly<Record<string, Watcher>>
+  readonly tally: Tally
+  readonly log: (line: string) => void
+}
+
+/** What was counted over all processes. */
+export interface Tally {
+  events: number
+  crashes: number
+  /** Failures of the disk that a process lived through. */
+  diskFaults: number
+}
+
+/** One instance of Tidemark, from its start to its end; after a crash the next incarnation takes its place. */
+export class SimProcess {
+  readonly index: number
+  readonly gate = new Gate()
+  driver: CrashDriver
+  readonly #ground: Ground
+  #tidemark: Tidemark
+  #incarnation = 0
+  #struck = 0
+
+  constructor(ground: Ground, index: number) {
+    this.#ground = ground
+    this.index = index
+    this.driver = this.#newDriver()
+    this.#tidemark = this.#open()
+  }
+
+  get dead(): boolean {
+    return this.driver.dead
+  }
+
+  #newDriver(): CrashDriver {
+    const { disk, tally, log } = this.#ground
+    return new CrashDriver({
+      snapshot: () => disk.snapshot(),
+      struck: (mishap, sql) => {
+        this.#struck += 1
+        if (mishap.startsWith('die') || mishap.startsWith('power')) tally.crashes += 1
+        else tally.diskFaults += 1
+        log(`   process ${this.index}: ${mishap} at statement ${this.driver.statements}, ${sql.trim().slice(0, 40).replace(/\s+/g, ' ')}`)
+      },
+    })
+  }
+
+  #transports(): ProcessTransport[] {
+    const { providers, clock, liar, options } = this.#ground
+    const { driver, gate } = this
+    return providers.map(
+      (rpc, i) =>
+        new ProcessTransport({ rpc, clock, gate, liar: i === 0 ? liar : null, latencyMs: options.latencyMs, isDead: () => driver.dead }),
+    )
+  }
+
+  #open(): Tidemark {
+    const { seed, options, clock, disk, watchers } = this.#ground
+    const world = new ProcessWorld(clock, new Random(seed).fork(`process ${this.index} ${this.#incarnation}`))
+    const { finality, finalDepth, minDepth, pollMs, maxRange, retentionBlocks, undoLimitBlocks } = options
+    const chain = {
+      id: CHAIN_ID,
+      rpc: this.#transports(),
+      finality: finality === 'tag' ? finality : { depth: finalDepth },
+      minDepth,
+      pollMs,
+      maxRange,
+    }
+    const store = sqlite({ file: disk.file, open: this.driver.open, busyTimeoutMs: 0, world })
+    const config = defineConfig({ store, chains: { [CHAIN]: chain }, watchers, retentionBlocks, undoLimitBlocks, build: `${this.index}.${this.#incarnation}` })
+    const tidemark = createTidemark(config, { world })
+    this.#listen(tidemark)
+    return tidemark
+  }
+
+  #listen(tidemark: Tidemark): void {
+    const { tally, log } = this.#ground
+    const driver = this.driver
+    const tell = (line: string) => driver.dead || log(`   process ${this.index}: ${line}`)
+    tidemark.on('applied', ({ watcher, from, to, events, duplicates }) => {
+      tally.events += events
+      tell(`${watcher} applied ${from} to ${to}, ${events} events${duplicates > 0 ? `, ${duplicates} known` : ''}`)
+    })
+    tidemark.on('undone', ({ watcher, to, events, why }) => tell(`${watcher} went back to ${to}, ${events} events undone (${why})`))
+    tidemark.on('settled', ({ watcher, through }) => tell(`${watcher} settled ${through}`))
+    tidemark.on('halted', ({ watcher, reason }) => tell(`${watcher} halted: ${reason.code}`))
+    tidemark.on('failing', ({ watcher, code, tries }) => {
+      tell(`${watcher} failing: ${code}, try ${tries}`)
+      if (code === 'UNEXPECTED' && !driver.dead) this.#unexpected ??= `${watcher} failed with an error that has no code`
+    })
+  }
+
+  #unexpected: string | null = null
+
+  /** Starts anew, as a supervisor does: another incarnation on the files of now. */
+  start(): void {
+    this.driver.kill()
+    this.gate.open()
+    this.#incarnation += 1
+    this.driver = this.#newDriver()
+    this.#tidemark = this.#open()
+  }
+
+  /** Ends in good order. */
+  async restart(): Promise<void> {
+    await this.#tidemark.stop()
+    this.start()
+  }
+
+  /**
+   * One `runOnce`. A dead process is started first.
+   * @returns what came of it, in words
+   */
+  async run(budgetMs: number): Promise<string> {
+    if (this.dead) this.start()
+    this.#struck = 0
+    try {
+      const { did, events } = await this.#tidemark.runOnce({ budgetMs })
+      return this.#outcome(events > 0 ? `${did}, ${events} events` : did)
+    } catch (error) {
+      return this.#outcome(this.#refused(error))
+    }
+  }
+
+  #outcome(words: string): string {
+    const unexpected = this.#unexpected
+    this.#unexpected = null
+    if (unexpected) fail('unexpected', unexpected)
+    return this.dead ? 'died' : words
+  }
+
+  /** Only a failing disk may make `runOnce` throw: anything else is written down or waited out. */
+  #refused(error: unknown): string {
+    if (this.dead) return 'died'
+    if (TidemarkError.is(error) && error.kind === 'retries' && this.#struck > 0) return `refused: ${error.code}`
+    return fail('unexpected', `runOnce of process ${this.index} threw: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+  }
+}

@@ -1,0 +1,295 @@
+import { connectAdmin } from '../../app/tidemark.ts'
+import { sqlite } from '../../store/sqlite/index.ts'
+import { type FakeRpc, fakeRpc } from '../fake-rpc.ts'
+import type { FaultSettings } from '../fault-plan.ts'
+import { Random } from '../random.ts'
+import { TestWorld } from '../test-world.ts'
+import { type Application, application, CHAIN } from './application.ts'
+import { Disk } from './disk.ts'
+import { fail, must } from './failure.ts'
+import { Guardian } from './guardian.ts'
+import { Inspector, type WatcherState } from './inspector.ts'
+import type { SwarmOptions } from './options.ts'
+import { type Action, drawBlocks, type PlannedAction } from './plan.ts'
+import { Probe } from './probe.ts'
+import { type Ground, SimProcess, type Tally } from './process.ts'
+import { SimChain } from './sim-chain.ts'
+import type { Trace } from './trace.ts'
+import { Liar } from './transport.ts'
+import { wordsOf } from './words.ts'
+
+type Of<K extends Action['kind']> = Extract<Action, { kind: K }> & PlannedAction
+
+/** Rounds that the watchers get to settle once every fault has ended. */
+const LAST_ROUNDS = 60
+/** Longer than the longest wait after a failure. */
+const ROUND_MS = 61_000
+/** Milliseconds that pass between two actions. */
+const PAUSE_MS = 60
+
+/** Switches every fault of these settings off. */
+function off(settings: FaultSettings): FaultSettings {
+  return Object.fromEntries(Object.keys(settings).map((name) => [name, false]))
+}
+
+/** The world of one run, and what the actions of a plan do in it. */
+export class Simulation {
+  steps = 0
+  readonly clock: TestWorld
+  readonly chain: SimChain
+  readonly probe: Probe
+  readonly liar: Liar
+  readonly providers: readonly FakeRpc[]
+  readonly tally: Tally = { events: 0, crashes: 0, diskFaults: 0 }
+  readonly #options: SwarmOptions
+  readonly #trace: Trace
+  readonly #disk: Disk
+  readonly #guardian: Guardian
+  readonly #processes: SimProcess[]
+  readonly #application: Application
+  #inspector: Inspector
+
+  constructor(seed: number | string, options: SwarmOptions, trace: Trace) {
+    this.#options = options
+    this.#trace = trace
+    this.clock = new TestWorld({ seed, autoAdvance: true })
+    this.chain = new SimChain(seed, options)
+    this.chain.mine(0xffff, drawBlocks(new Random(seed).fork('history'), options.history, options.history > 100 ? 0.08 : options.density))
+    this.probe = new Probe(this.clock, options.handlerMs)
+    this.liar = new Liar(new Random(seed).fork('lies'), options.lies, (block) => block <= this.chain.floor)
+    this.providers = options.faults.map((faults, i) => fakeRpc(this.chain.chain, { seed, label: `rpc[${i}]`, faults, world: this.clock }))
+    this.#disk = new Disk(options.folder)
+    this.#guardian = new Guardian(options, this.chain, this.probe)
+    this.#application = application(options, this.probe)
+    this.#inspector = new Inspector(this.#disk.file)
+    this.#inspector.exec(this.#application.schema)
+    this.#processes = Array.from({ length: options.processes }, (_, i) => new SimProcess(this.#ground(seed), i))
+  }
+
+  #ground(seed: number | string): Ground {
+    const { clock, providers, liar, tally } = this
+    const log = (line: string) => this.#trace.add(line)
+    const { watchers } = this.#application
+    return { seed, options: this.#options, clock, disk: this.#disk, providers, liar, watchers, tally, log }
+  }
+
+  get reorgs(): number {
+    return this.chain.reorgs
+  }
+
+  /** Everything that went wrong on purpose and was not a crash. */
+  get faults(): number {
+    const provided = this.providers.flatMap((rpc) => Object.values(rpc.log.faults)).reduce((sum, count) => sum + count, 0)
+    return provided + this.tally.diskFaults + this.probe.misbehaved + this.liar.told
+  }
+
+  close(): void {
+    for (const process of this.#processes) process.driver.kill()
+    this.#inspector.close()
+    this.#disk.remove()
+  }
+
+  async perform(action: PlannedAction): Promise<void> {
+    this.steps += 1
+    this.#trace.add(wordsOf(action))
+    const outcome = await this.#act(action)
+    if (outcome) this.#trace.add(`   ${outcome}`)
+    this.#afterwards()
+    await this.clock.sleep(PAUSE_MS)
+  }
+
+  async #act(action: PlannedAction): Promise<string | undefined> {
+    switch (action.kind) {
+      case 'mine':
+        return this.chain.mine(action.id, action.blocks)
+      case 'reorg':
+      case 'winBack':
+      case 'violate':
+        return this.#fork(action)
+      case 'finality':
+        return this.chain.finality(action)
+      case 'run':
+        return this.#processes[action.process]?.run(action.budgetMs)
+      case 'overlap':
+        return this.#overlap(action)
+      default:
+        return this.#disturb(action)
+    }
+  }
+
+  /** While a cursor that was moved by hand catches up, the chain stands still: that the two come together is not promised. */
+  #fork(action: Of<'reorg'> | Of<'winBack'> | Of<'violate'>): string {
+    if (this.#guardian.catchingUp) return 'not now: a cursor was moved by hand'
+    if (action.kind === 'reorg') return this.chain.reorg(action)
+    return action.kind === 'winBack' ? this.chain.winBack(action) : this.chain.violate(action)
+  }
+
+  async #disturb(action: PlannedAction): Promise<string | undefined> {
+    switch (action.kind) {
+      case 'faults':
+        return this.#setFaults(action)
+      case 'wait':
+        return void (await this.clock.sleep(action.ms))
+      case 'wallJump':
+        return this.clock.jumpWallClock(action.ms) as undefined
+      case 'arm':
+        return this.#processes[action.process]?.driver.arm(action.mishap, action.at) as undefined
+      case 'restart':
+        return this.#restart(action)
+      case 'handlerFault':
+        return this.probe.plan(this.#kind(action.watcher), action.stage, action.does, action.times) as undefined
+      default:
+        return this.#operate(action)
+    }
+  }
+
+  #kind(watcher: number): string {
+    return this.#options.watchers[watcher] as string
+  }
+
+  #setFaults({ provider, on }: Of<'faults'>): undefined {
+    const faults = this.#options.faults[provider] ?? {}
+    this.providers[provider]?.setFaults(on ? faults : off(faults))
+  }
+
+  async #restart({ process }: Of<'restart'>): Promise<undefined> {
+    const one = this.#processes[process] as SimProcess
+    if (one.dead) one.start()
+    else await one.restart()
+  }
+
+  async #operate(action: PlannedAction): Promise<string | undefined> {
+    switch (action.kind) {
+      case 'resume':
+        return this.#resume()
+      case 'pause':
+        return this.#pause(action)
+      case 'moveCursor':
+        return this.#moveCursor(action)
+      default:
+        return undefined
+    }
+  }
+
+  async #admin(work: (admin: ReturnType<typeof connectAdmin>) => Promise<void>): Promise<void> {
+    const store = sqlite({ file: this.#disk.file, busyTimeoutMs: 0, world: this.clock })
+    await work(connectAdmin(store, { world: this.clock }))
+    await store.close()
+  }
+
+  async #resume(): Promise<string | undefined> {
+    const watchers = this.#inspector.watchers().filter((watcher) => this.#guardian.mayResume(watcher))
+    if (watchers.length === 0) return undefined
+    const by = { actor: 'simulator', reason: 'the fault is over' }
+    await this.#admin(async (admin) => {
+      for (const { kind } of watchers) await admin.resume(`${kind}/${CHAIN}`, by)
+    })
+    return `resumed ${watchers.map(({ kind }) => kind).join(', ')}`
+  }
+
+  async #pause({ watcher }: Of<'pause'>): Promise<string | undefined> {
+    const found = this.#inspector.watchers().find(({ kind, state }) => kind === this.#kind(watcher) && state === 'running')
+    if (!found) return 'it does not run'
+    await this.#admin((admin) => admin.pause(`${found.kind}/${CHAIN}`, { actor: 'simulator', reason: 'the plan says so' }))
+    return undefined
+  }
+
+  /** Back to a block that is applied and not settled, while the cursor's own branch is the canonical one. */
+  #moveCursor({ watcher, back }: Of<'moveCursor'>): string {
+    const found = this.#inspector.watchers().find(({ kind }) => kind === this.#kind(watcher))
+    if (!found || found.cursor === null || this.#guardian.catchingUp || this.#guardian.ended.has(found.kind)) return 'not now'
+    const lowest = Math.max(found.settled ?? 0, found.lowWater ?? 0, found.startBlock)
+    const target = this.chain.chain.blockByNumber(Math.max(found.cursor - back, lowest))
+    const own = this.chain.chain.blockByNumber(found.cursor)?.hash === found.cursorHash
+    if (!own || !target || target.number >= found.cursor) return 'there is nowhere to go back to'
+    this.#guardian.moved(found)
+    this.#inspector.moveCursor(found, target.number, target.hash)
+    return `from ${found.cursor} to ${target.number}`
+  }
+
+  async #overlap(action: Of<'overlap'>): Promise<string> {
+    const first = this.#processes[action.first] as SimProcess
+    const second = this.#processes[action.second] as SimProcess
+    if (first.dead) first.start()
+    const arrived = first.gate.close(action.atRequest).then(() => 'held up' as const)
+    const run = first.run(5_000)
+    const state = await Promise.race([arrived, run.then(() => 'ended' as const)])
+    if (state === 'ended') first.gate.open()
+    if (state === 'ended' || second === first) return `${await this.#go(first, run)}; nobody was held up`
+    return this.#meanwhile(action, first, second, run)
+  }
+
+  async #go(first: SimProcess, run: Promise<string>): Promise<string> {
+    first.gate.open()
+    return run
+  }
+
+  async #meanwhile(action: Of<'overlap'>, first: SimProcess, second: SimProcess, run: Promise<string>): Promise<string> {
+    const owner = this.#tokens()
+    if (action.steals) first.driver.loseLock()
+    const other = await second.run(5_000)
+    this.#powerCut()
+    must(action.steals || first.dead || second.dead || other === 'held' || other.startsWith('refused'), 'fencing', () => `a second process ran beside the first: ${other}`)
+    const taken = this.#tokens() !== owner
+    const before = JSON.stringify(this.#inspector.watchers())
+    const outcome = await this.#go(first, run)
+    must(!taken || JSON.stringify(this.#inspector.watchers()) === before, 'fencing', () => `process ${first.index} woke up after process ${second.index} had taken over, and changed a watcher's row`)
+    return `first: ${outcome}; second: ${other}${taken ? ', which took over' : ''}`
+  }
+
+  #tokens(): string {
+    return this.#inspector.watchers().map(({ token }) => token).join()
+  }
+
+  /** What follows an action: the power may be out, and the database is looked at. */
+  #afterwards(): void {
+    this.#powerCut()
+    this.#guardian.look(this.#inspector)
+  }
+
+  #powerCut(): void {
+    if (!this.#processes.some(({ driver }) => driver.powerLost)) return
+    for (const process of this.#processes) process.driver.kill()
+    for (const process of this.#processes) process.driver.powerLost = false
+    this.#inspector.close()
+    this.#disk.useSnapshot()
+    this.#inspector = new Inspector(this.#disk.file)
+  }
+
+  /** Faults stop, the chain grows until everything is final, and the operator resumes: now everything must settle. */
+  async settle(): Promise<void> {
+    this.#trace.add('the faults are over')
+    for (const rpc of this.providers) rpc.stopFaults()
+    for (const { driver } of this.#processes) driver.disarm()
+    this.liar.stop()
+    this.probe.stop()
+    this.chain.heal()
+    const { finalDepth, minDepth, confirmations } = this.#options
+    this.chain.mine(0xfffe, Array.from({ length: finalDepth + minDepth + confirmations + 2 }, () => []))
+    for (let round = 0; round < LAST_ROUNDS; round++) {
+      await this.#round()
+      if (this.#unsettled().length === 0) return this.#guardian.verdict(this.#inspector)
+    }
+    const [watcher] = this.#unsettled()
+    if (watcher) fail('liveness', `${watcher.kind} does not settle: cursor ${watcher.cursor}, settled ${watcher.settled}, ${watcher.state} ${watcher.code}, head ${this.chain.chain.head().number}`)
+  }
+
+  async #round(): Promise<void> {
+    await this.#resume()
+    for (const process of this.#processes) {
+      this.steps += 1
+      this.#trace.add(`   process ${process.index}: ${await process.run(5_000)}`)
+      this.#afterwards()
+    }
+    await this.clock.sleep(ROUND_MS)
+    this.chain.mine(0xfffd, [[]])
+  }
+
+  /** Watchers that have not settled the last block with events yet. */
+  #unsettled(): WatcherState[] {
+    const last = this.chain.chain.canonical().findLast((block) => block.logs.length > 0)?.number ?? -1
+    const watchers = this.#inspector.watchers().filter(({ kind }) => !this.#guardian.ended.has(kind))
+    must(this.#guardian.ended.size + watchers.length === this.#options.watchers.length, 'liveness', () => 'a watcher has no row')
+    return watchers.filter(({ state, settled, startBlock }) => state !== 'running' || (settled ?? -1) < Math.max(last, startBlock))
+  }
+}

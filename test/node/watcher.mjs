@@ -1,0 +1,116 @@
+import { createTidemark, defineConfig } from '../../dist/index.js'
+import { rows, sqlite, watch } from '../../dist/store/sqlite/index.js'
+
+/**
+ * The watcher's own process, on the built package, as a user would write it. It knows nothing of being killed.
+ * Arguments: URL of the node, chain id, database file, address of the token.
+ */
+const [url, chainId, file, token] = process.argv.slice(2)
+
+const Transfer = { event: 'event Transfer(address indexed from, address indexed to, uint256 value)' }
+const columns = {
+  block: 'integer',
+  block_hash: 'text',
+  transaction_hash: 'text',
+  transaction_index: 'integer',
+  log_index: 'integer',
+  sender: 'text',
+  receiver: 'text',
+  amount: 'uint256',
+}
+
+function add(db, table, account, amount) {
+  const upsert = `INSERT INTO ${table} (account, amount) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`
+  db.prepare(upsert).run(account, amount)
+  db.prepare(`DELETE FROM ${table} WHERE account = ? AND amount = 0`).run(account)
+}
+
+/** `balance += x`: the very thing that a redelivery, or an undo too few, breaks. */
+function move(db, table, from, to, amount) {
+  add(db, table, from, -amount)
+  add(db, table, to, amount)
+}
+
+function rowOf(event) {
+  return {
+    block: Number(event.blockNumber),
+    block_hash: event.blockHash,
+    transaction_hash: event.transactionHash,
+    transaction_index: event.transactionIndex,
+    log_index: event.logIndex,
+    sender: event.args.from,
+    receiver: event.args.to,
+    amount: event.args.value,
+  }
+}
+
+function insert(db, table, row) {
+  const names = Object.keys(row)
+  const statement = `INSERT INTO ${table} (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`
+  db.prepare(statement).run(...Object.values(row).map((value) => (typeof value === 'bigint' ? Number(value) : value)))
+}
+
+const on = (at) => ({ node: { address: token, startBlock: 1, at } })
+// Small commits, so that a kill finds many moments between them.
+const batch = { maxEvents: 300 }
+
+/** At the head: sums in plain SQL, taken back by hand; raw rows, taken back by themselves. */
+const ledger = watch({
+  on: on('latest'),
+  events: { Transfer },
+  tables: { transfers: rows({ table: 'ledger_transfers', columns }) },
+  batch,
+  handle({ event, db, tables }) {
+    const { from, to, value } = event.args
+    tables.transfers.insert(rowOf(event))
+    move(db, 'ledger_balances', from, to, Number(value))
+    return { from, to, amount: Number(value) }
+  },
+  undo({ memo, db }) {
+    move(db, 'ledger_balances', memo.to, memo.from, memo.amount)
+  },
+})
+
+/** Twelve blocks late, and then for good: there is no way back. */
+const credits = watch({
+  on: on({ confirmations: 12 }),
+  events: { Transfer },
+  batch,
+  handle({ event, db }) {
+    insert(db, 'credits', rowOf(event))
+    move(db, 'credit_balances', event.args.from, event.args.to, Number(event.args.value))
+  },
+})
+
+/** Shown at the head, paid when settled. The payout is written from what `handle` left behind. */
+const payouts = watch({
+  on: on('latest'),
+  events: { Transfer },
+  tables: { shown: rows({ table: 'shown', columns }) },
+  batch,
+  handle({ event, tables }) {
+    tables.shown.insert(rowOf(event))
+    return String(event.args.value)
+  },
+  undo: 'managed',
+  final({ event, memo, db }) {
+    insert(db, 'payouts', { ...rowOf(event), amount: Number(memo) })
+  },
+})
+
+const tidemark = createTidemark(
+  defineConfig({
+    store: sqlite({ file }),
+    // The node's own finality is two blocks deep and holds for nothing; a depth above every reorg is what is true here.
+    chains: { node: { id: Number(chainId), rpc: [url], finality: { depth: 16 }, pollMs: 50, maxRange: 40 } },
+    watchers: { ledger, credits, payouts },
+  }),
+)
+for (const type of ['applied', 'undone', 'settled', 'halted', 'failing', 'recovered']) {
+  tidemark.on(type, (event) => {
+    if (process.connected) process.send({ type, event })
+  })
+}
+process.on('disconnect', () => process.exit(1)) // the test is gone: nobody is left to watch
+process.once('message', () => void tidemark.stop().then(() => process.exit(0)))
+await tidemark.start()
