@@ -1,7 +1,5 @@
 import type { Eip1193Provider } from '../src/config.ts'
 import type { RpcCall, RpcOutcome, RpcTransport } from '../src/chain/rpc.ts'
-import { realWorld } from '../src/util/world.ts'
-import { cpuMs } from './measure.ts'
 
 export interface ChainShape {
   readonly logsPerBlock: number
@@ -31,23 +29,29 @@ const hashOf = (number: number): string => (number < 0 ? word('', 0) : word('b10
  */
 export class GeneratedChain implements RpcTransport, Eip1193Provider {
   readonly label = 'generated'
-  /** What making the answers took: not the engine's, so the benches take it off. */
-  readonly took = { wallMs: 0, cpuMs: 0 }
+  /** Every call in turn, when they are kept: for `replay`. */
+  readonly #asked: RpcCall[] | null
   readonly #shape: ChainShape
   #head: number
 
-  constructor(shape: ChainShape) {
+  constructor(shape: ChainShape, options: { readonly keepCalls?: boolean } = {}) {
     this.#shape = shape
     this.#head = shape.head
+    this.#asked = options.keepCalls ? [] : null
   }
 
   async send(calls: readonly RpcCall[]): Promise<readonly RpcOutcome[]> {
-    const wall = realWorld.monotonic()
-    const cpu = cpuMs()
-    const outcomes = calls.map(({ method, params }): RpcOutcome => ({ ok: true, result: this.#answer(method, params) }))
-    this.took.wallMs += realWorld.monotonic() - wall
-    this.took.cpuMs += cpuMs() - cpu
-    return outcomes
+    this.#asked?.push(...calls)
+    return calls.map(({ method, params }): RpcOutcome => ({ ok: true, result: this.#answer(method, params) }))
+  }
+
+  /**
+   * Makes every answer again, on a chain of its own: what that takes was the node's part of a run and not the engine's.
+   * (Clocks read around each answer would cost more than the answers.)
+   */
+  replay(): void {
+    const again = new GeneratedChain(this.#shape)
+    for (const { method, params } of this.#asked ?? []) again.#answer(method, params)
   }
 
   async request(): Promise<never> {

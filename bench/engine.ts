@@ -8,7 +8,7 @@ import type { Watcher } from '../src/handle/watch.ts'
 import { type SqliteDb, sqlite } from '../src/store/sqlite/index.ts'
 import { realWorld, type World } from '../src/util/world.ts'
 import { CHAIN_ID, type GeneratedChain } from './chain.ts'
-import { cpuMs } from './measure.ts'
+import { stopwatch, type Took } from './measure.ts'
 
 /** Real clocks, but nobody waits: a sleep moves them on instead. So only work is measured, never polling. */
 export function hurryingWorld(): World {
@@ -43,19 +43,17 @@ export type AnyWatcher = Watcher<SqliteDb>
 export interface EngineRun {
   readonly file: string
   readonly chain: GeneratedChain
-  /** Has an end block on the chain `bench`. */
+  /** Runs on the chain `bench` and ends with `endBlock`. */
   readonly watcher: AnyWatcher
+  readonly endBlock: number
   readonly config?: Partial<ConfigInput>
   onApplied?(event: TidemarkEvents['applied']): void
 }
 
-/** What a run took from the start of the watcher to its last commit of events, without making the answers. */
-export interface Took {
-  readonly wallMs: number
-  readonly cpuMs: number
-}
-
-/** The whole engine, as a daemon runs it, from an empty database until the watcher's end block is settled. */
+/**
+ * The whole engine, as a daemon runs it, from an empty database until the watcher's end block is settled.
+ * @returns what it took from its start to the last commit of events
+ */
 export async function runToEnd(run: EngineRun): Promise<Took> {
   const world = hurryingWorld()
   const tidemark = createTidemark(
@@ -71,28 +69,15 @@ export async function runToEnd(run: EngineRun): Promise<Took> {
   tidemark.on('halted', ({ reason }) => (trouble = reason.code))
   tidemark.on('failing', ({ code }) => (trouble = code))
   if (run.onApplied) tidemark.on('applied', run.onApplied)
+  const read = stopwatch()
+  let took = read()
+  tidemark.on('applied', ({ to }) => {
+    if (to === run.endBlock) took = read()
+  })
   await tidemark.start()
-  const stopwatch = new Stopwatch(run.chain)
-  tidemark.on('applied', () => stopwatch.read())
   while (!(await hasEnded(tidemark))) if (trouble) throw new Error(`the watcher stopped: ${trouble}`)
   await tidemark.stop()
-  return stopwatch.took
-}
-
-class Stopwatch {
-  took: Took = { wallMs: 0, cpuMs: 0 }
-  readonly #chain: GeneratedChain
-  readonly #wall = realWorld.monotonic()
-  readonly #cpu = cpuMs()
-
-  constructor(chain: GeneratedChain) {
-    this.#chain = chain
-  }
-
-  read(): void {
-    const { wallMs, cpuMs: cpu } = this.#chain.took
-    this.took = { wallMs: realWorld.monotonic() - this.#wall - wallMs, cpuMs: cpuMs() - this.#cpu - cpu }
-  }
+  return took
 }
 
 /** Looks now and then, not at every turn: a look costs a transaction. */

@@ -1,6 +1,6 @@
 import { parseLogs } from '../src/chain/parse.ts'
 import { stableId } from '../src/dedup/identity.ts'
-import { sha256 } from '../src/util/digest.ts'
+import { sha256Hex } from '../src/util/digest.ts'
 import { CHAIN_ID, logOf } from './chain.ts'
 import { alone, type Bench, compared, type Figure, inTurns, rate, type Size } from './measure.ts'
 
@@ -21,7 +21,7 @@ function* measure(size: Size): Generator<Figure> {
   const hash = (count: number) => {
     for (let i = 0; i < count; i++) {
       bytes[i % BYTES] = i
-      sha256(bytes)
+      sha256Hex(bytes)
     }
   }
   const calls = CALLS[size]

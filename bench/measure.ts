@@ -63,8 +63,18 @@ export function inTurns(turns: number, contenders: readonly (() => number)[]): n
   return found.map(median)
 }
 
-/** CPU time of this process in milliseconds, all threads together. */
-export function cpuMs(): number {
+/** What some work took. CPU time is that of the whole process, all threads together. */
+export interface Took {
+  readonly wallMs: number
+  readonly cpuMs: number
+}
+
+/** Starts a stopwatch. @returns a function that reads it */
+export function stopwatch(): () => Took {
+  const wall = realWorld.monotonic()
   const { user, system } = process.cpuUsage()
-  return (user + system) / 1000
+  return () => {
+    const cpu = process.cpuUsage({ user, system })
+    return { wallMs: realWorld.monotonic() - wall, cpuMs: (cpu.user + cpu.system) / 1000 }
+  }
 }

@@ -1,4 +1,3 @@
-import type { TidemarkEvents } from '../src/app/types.ts'
 import { rows, watch } from '../src/store/sqlite/index.ts'
 import { type ChainShape, GeneratedChain, TOKEN } from './chain.ts'
 import { type AnyWatcher, runToEnd, withFile } from './engine.ts'
@@ -99,13 +98,18 @@ function* tableFigures(name: string, sampler: Sampler, limits: Readonly<Record<s
   yield alone(`${name}/log-file/peak`, sampler.logFilePeakMb, 'MB')
 }
 
-async function runMode(mode: Mode, plan: Plan): Promise<Figure[]> {
+export async function runMode(mode: Mode, plan: Plan): Promise<Figure[]> {
   return withFile(async (file) => {
     const chain = new GeneratedChain(shapeOf(mode, plan))
     const sampler = new Sampler(file, (plan.blocks * plan.logsPerBlock) / SAMPLES)
-    const config = { retentionBlocks: plan.retentionBlocks }
-    const onApplied = (event: TidemarkEvents['applied']) => sampler.applied(event)
-    const { wallMs, cpuMs } = await runToEnd({ file, chain, watcher: watcherOf(mode, plan), config, onApplied })
+    const { wallMs, cpuMs } = await runToEnd({
+      file,
+      chain,
+      watcher: watcherOf(mode, plan),
+      endBlock: plan.blocks,
+      config: { retentionBlocks: plan.retentionBlocks },
+      onApplied: (event) => sampler.applied(event),
+    })
     const name = `memory/${mode}`
     return [
       ...memoryFigures(name, sampler.samples),

@@ -16,8 +16,8 @@ interface Rows {
   readonly end: number
 }
 
-/** Rows are counted at every so many commits: counting 100,000 marks takes a few milliseconds. */
-const COUNT_EVERY = 8
+/** Rows are counted at every so many commits: counting 100,000 marks takes some milliseconds. */
+const COUNT_EVERY = 16
 const MB = 1024 * 1024
 
 setFlagsFromString('--expose-gc')
@@ -27,7 +27,7 @@ function sizeOf(file: string): number {
   return statSync(file, { throwIfNoEntry: false })?.size ?? 0
 }
 
-/** Looks at a run from the side, between its commits: memory, rows of every table, sizes of the files. */
+/** Looks at a run from the side, between its commits: memory, rows of Tidemark's tables, sizes of the files. */
 export class Sampler {
   readonly samples: Sample[] = []
   /** The widest commit, in blocks. */
@@ -60,7 +60,7 @@ export class Sampler {
     this.samples.push({ events: (this.samples.length + 1) * this.#every, heapMb: heapUsed / MB, rssMb: rss / MB })
   }
 
-  /** Tidemark's tables and the user's, with the most rows that were seen and those at the end. */
+  /** Every table of Tidemark, with the most rows that were seen and those at the end. */
   tables(): [table: string, rows: Rows][] {
     const end = this.#count()
     return this.#tables.map((table) => [table, { peak: this.#peaks.get(table) ?? 0, end: end.get(table) ?? 0 }])
@@ -90,7 +90,7 @@ export class Sampler {
   #open(): SqliteDatabaseLike {
     if (this.#database) return this.#database
     this.#database = openDefault(this.#file)
-    const names = `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`
+    const names = `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'tidemark_%' ORDER BY name`
     this.#tables = this.#database.prepare(names).all().map((row) => String(row['name']))
     return this.#database
   }

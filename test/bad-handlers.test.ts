@@ -54,22 +54,56 @@ const HALTS: readonly (readonly [what: string, code: string, changes: Changes])[
   ['returns a promise', 'HANDLER_RETURNED_PROMISE', harmful(async () => {})],
   ['returns a promise that rejects', 'HANDLER_RETURNED_PROMISE', harmful(() => Promise.reject(new Error('later')))],
   ['throws', 'HANDLER_FAILED', harmful(() => JSON.parse('{'))],
-  ['throws something that is no error', 'HANDLER_FAILED', harmful(() => { throw 'a text' })],
+  [
+    'throws something that is no error',
+    'HANDLER_FAILED',
+    harmful(() => {
+      throw 'a text'
+    }),
+  ],
   ['rolls back on db.raw', 'HANDLER_ENDED_TRANSACTION', harmful((scope) => raw(scope).exec('ROLLBACK'))],
-  ['rolls back on db.raw and goes on', 'HANDLER_ENDED_TRANSACTION', harmful((scope) => {
-    raw(scope).exec('ROLLBACK')
-    swallow(() => good.handle(scope))
-  })],
+  [
+    'rolls back on db.raw and goes on',
+    'HANDLER_ENDED_TRANSACTION',
+    harmful((scope) => {
+      raw(scope).exec('ROLLBACK')
+      swallow(() => good.handle(scope))
+    }),
+  ],
   ['says COMMIT on db', 'TRANSACTION_CONTROL_REFUSED', harmful(({ db }) => db.exec('COMMIT'))],
-  ['says COMMIT on db and swallows the refusal', 'TRANSACTION_CONTROL_REFUSED', harmful(({ db }) => swallow(() => db.exec('COMMIT')))],
-  ['hides ROLLBACK in a text of several statements', 'TRANSACTION_CONTROL_REFUSED', harmful(({ db }) => db.exec('SELECT 1; /* */ rollback'))],
-  ['swallows INSERT OR ROLLBACK', 'TRANSACTION_LOST', harmful(({ db }) => swallow(() => db.exec("INSERT OR ROLLBACK INTO balances VALUES ('x', 1), ('x', 1)")))],
-  ['swallows a constraint error', 'HANDLER_SWALLOWED_ERROR', harmful(({ db }) => swallow(() => db.exec("INSERT INTO balances VALUES ('x', 1), ('x', 1)")))],
-  ['swallows an error of a text that does not parse', 'HANDLER_SWALLOWED_ERROR', harmful(({ db }) => swallow(() => db.prepare('SELEC')))],
+  [
+    'says COMMIT on db and swallows the refusal',
+    'TRANSACTION_CONTROL_REFUSED',
+    harmful(({ db }) => swallow(() => db.exec('COMMIT'))),
+  ],
+  [
+    'hides ROLLBACK in a text of several statements',
+    'TRANSACTION_CONTROL_REFUSED',
+    harmful(({ db }) => db.exec('SELECT 1; /* */ rollback')),
+  ],
+  [
+    'swallows INSERT OR ROLLBACK',
+    'TRANSACTION_LOST',
+    harmful(({ db }) => swallow(() => db.exec("INSERT OR ROLLBACK INTO balances VALUES ('x', 1), ('x', 1)"))),
+  ],
+  [
+    'swallows a constraint error',
+    'HANDLER_SWALLOWED_ERROR',
+    harmful(({ db }) => swallow(() => db.exec("INSERT INTO balances VALUES ('x', 1), ('x', 1)"))),
+  ],
+  [
+    'swallows an error of a text that does not parse',
+    'HANDLER_SWALLOWED_ERROR',
+    harmful(({ db }) => swallow(() => db.prepare('SELEC'))),
+  ],
   ['returns a memo that is too long', 'MEMO_INVALID', harmful(() => HUGE)],
   ['returns a memo that is no value', 'MEMO_INVALID', harmful(() => ({ undo: () => {} }))],
   ['returns a memo that holds itself', 'MEMO_INVALID', harmful(circle)],
-  ['gives a managed row a value of another type', 'MANAGED_VALUE_INVALID', harmful(({ tables }) => (tables.transfers as any).insert({ sender: 5, receiver: 'x', amount: 1n }))],
+  [
+    'gives a managed row a value of another type',
+    'MANAGED_VALUE_INVALID',
+    harmful(({ tables }) => (tables.transfers as any).insert({ sender: 5, receiver: 'x', amount: 1n })),
+  ],
   ['has a key that is empty', 'KEY_INVALID', { key: (event) => (isPoison(event) ? '' : 'k') }],
   ['has a key that is too long', 'KEY_INVALID', { key: (event) => (isPoison(event) ? 'k'.repeat(256) : 'k') }],
   ['has a key that is no text', 'KEY_INVALID', { key: (event) => (isPoison(event) ? 5 : 'k') }],
@@ -88,16 +122,16 @@ test.each(HALTS)('a handler that %s: %s', async (_what, code, changes) => {
   await b.repair()
 })
 
-const endless = (scope: Scope, work: () => void): never => {
+const endless = (work: () => void): never => {
   for (;;) work()
 }
 
 const HANGS: readonly (readonly [what: string, harm: (scope: Scope, clock: Clock) => unknown, real: boolean])[] = [
-  ['in an endless loop that touches nothing', (scope) => endless(scope, () => {}), true],
-  ['in an endless loop with statements', (scope) => endless(scope, () => scope.db.prepare('SELECT 1').get()), true],
+  ['in an endless loop that touches nothing', () => endless(() => {}), true],
+  ['in an endless loop with statements', (scope) => endless(() => scope.db.prepare('SELECT 1').get()), true],
   [
     'in an endless loop with statements that swallows every error',
-    (scope) => endless(scope, () => swallow(() => scope.db.prepare('SELECT 1').get())),
+    (scope) => endless(() => swallow(() => scope.db.prepare('SELECT 1').get())),
     true,
   ],
   ['for longer than handlerTimeout, and then returns', (_, clock) => clock.pass(5_000), false],
@@ -113,7 +147,10 @@ const HANGS: readonly (readonly [what: string, harm: (scope: Scope, clock: Clock
 
 test.each(HANGS)('a handler that hangs %s: HANDLER_TIMEOUT', async (_what, harm, real) => {
   const clock = new Clock(real)
-  const b = bench(harmful((scope) => harm(scope, clock), { handlerTimeout: 400 }), { clock })
+  const b = bench(
+    harmful((scope) => harm(scope, clock), { handlerTimeout: 400 }),
+    { clock },
+  )
   await b.meetPoison()
   expect(b.codes()).toEqual(['HANDLER_TIMEOUT'])
   b.expectCutBefore(3)
@@ -126,10 +163,16 @@ test('a handler that throws its arguments: the reason that is kept has none of t
     const { from, to, value } = event.args as { from: string; to: string; value: bigint }
     return `no account ${to} nor ${from.toUpperCase()} for ${value}`
   }
-  const b = bench(harmful(({ event }) => { throw new RangeError(message(event)) }))
+  const b = bench(
+    harmful(({ event }) => {
+      throw new RangeError(message(event))
+    }),
+  )
   await b.meetPoison()
   const { reason } = await b.status()
-  expect(reason?.sentence).toBe('The handle function threw: RangeError: no account <argument> nor <argument> for <argument>')
+  expect(reason?.sentence).toBe(
+    'The handle function threw: RangeError: no account <argument> nor <argument> for <argument>',
+  )
   const stored = JSON.stringify(b.h.rows('SELECT reason FROM tidemark_watchers'))
   for (const secret of [ALICE, BOB, String(POISON)]) expect(stored).not.toContain(secret.slice(2, 12))
   await b.repair()
@@ -163,7 +206,10 @@ const COMMITS: readonly (readonly [what: string, sql: string])[] = [
   ['commits and begins again', 'COMMIT; BEGIN IMMEDIATE'],
   ['commits, begins again and makes up the savepoint', 'COMMIT; BEGIN IMMEDIATE; SAVEPOINT tidemark_handler'],
   ['ends it by another word', 'END TRANSACTION'],
-  ['releases the savepoint around it and commits', 'RELEASE tidemark_handler; COMMIT; BEGIN; SAVEPOINT tidemark_handler'],
+  [
+    'releases the savepoint around it and commits',
+    'RELEASE tidemark_handler; COMMIT; BEGIN; SAVEPOINT tidemark_handler',
+  ],
 ]
 
 test.each(COMMITS)('a handler that %s on db.raw commits nothing: HANDLER_FAILED', async (_what, sql) => {
@@ -174,12 +220,15 @@ test.each(COMMITS)('a handler that %s on db.raw commits nothing: HANDLER_FAILED'
   await b.repair()
 })
 
-test.each(COMMITS.slice(0, 4))('a handler that %s on db.raw and swallows the refusal has done nothing', async (_what, sql) => {
-  const b = bench(harmful((scope) => swallow(() => raw(scope).exec(sql))))
-  await b.meetPoison()
-  expect(b.codes()).toEqual([])
-  await b.endsWell()
-})
+test.each(COMMITS.slice(0, 4))(
+  'a handler that %s on db.raw and swallows the refusal has done nothing',
+  async (_what, sql) => {
+    const b = bench(harmful((scope) => swallow(() => raw(scope).exec(sql))))
+    await b.meetPoison()
+    expect(b.codes()).toEqual([])
+    await b.endsWell()
+  },
+)
 
 test('control: outside a commit SQLite does not refuse it', () => {
   const b = bench({})
@@ -192,7 +241,11 @@ const ODD = testAddress('odd')
 /** Watches a contract more, whose `Transfer` is not the one that was declared. */
 function twoContracts(changes: Changes) {
   const { on, ...rest } = changes
-  return watch({ ...good, on: { test: { address: [TOKEN, ODD], startBlock: 1, at: 'latest' }, ...on }, ...rest } as never)
+  return watch({
+    ...good,
+    on: { test: { address: [TOKEN, ODD], startBlock: 1, at: 'latest' }, ...on },
+    ...rest,
+  } as never)
 }
 
 test('a log that fits the event by its shape and does not decode: DECODE_FAILED, and what stands before it is in', async () => {

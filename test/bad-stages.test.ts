@@ -49,59 +49,89 @@ const HARMS: readonly (readonly [what: string, harm: Stage, undoCode: string, fi
   ['rolls back on db.raw', rollsBack, 'HANDLER_ENDED_TRANSACTION', 'HANDLER_ENDED_TRANSACTION'],
 ]
 
-test.each(HARMS)('an undo function that %s: nothing is half undone, and the resumed rollback ends well', async (_what, harm, code) => {
-  const b = bench({ undo: harmful(good.undo as Stage, harm) as never, handlerTimeout: 150 })
-  b.chain.mine([pay(501)])
-  b.chain.mine([pay(502), pay(POISON), pay(503)])
-  b.chain.mine([pay(504)])
-  await b.h.settle()
-  const orphaned = b.chain.canonical()
-  b.chain.reorg(2, { reinclude: 'some-dropped', also: () => [pay(505)] })
-  await b.h.settle()
-  expect(b.codes()).toEqual([code])
-  expect((await b.status()).reason).toMatchObject({ code, values: { watcher: 'ledger/test', block: 2, event: 'Transfer' } })
-  // Newer events were undone before the bad one was reached: all of it came back.
-  expect(b.row()).toMatchObject({ state: 'halted', cursor_block: 3, epoch: 0, undone: 0 })
-  expect(b.marks()).toEqual([1, 2, 2, 2, 3])
-  expect(b.unlikeChain(orphaned)).toEqual([])
-  b.expectOther()
-  await b.repair()
-  expect(b.row()).toMatchObject({ epoch: 1, reorgs: 1, undone: 4 })
-})
+test.each(HARMS)(
+  'an undo function that %s: nothing is half undone, and the resumed rollback ends well',
+  async (_what, harm, code) => {
+    const b = bench({ undo: harmful(good.undo as Stage, harm) as never, handlerTimeout: 150 })
+    b.chain.mine([pay(501)])
+    b.chain.mine([pay(502), pay(POISON), pay(503)])
+    b.chain.mine([pay(504)])
+    await b.h.settle()
+    const orphaned = b.chain.canonical()
+    b.chain.reorg(2, { reinclude: 'some-dropped', also: () => [pay(505)] })
+    await b.h.settle()
+    expect(b.codes()).toEqual([code])
+    expect((await b.status()).reason).toMatchObject({
+      code,
+      values: { watcher: 'ledger/test', block: 2, event: 'Transfer' },
+    })
+    // Newer events were undone before the bad one was reached: all of it came back.
+    expect(b.row()).toMatchObject({ state: 'halted', cursor_block: 3, epoch: 0, undone: 0 })
+    expect(b.marks()).toEqual([1, 2, 2, 2, 3])
+    expect(b.unlikeChain(orphaned)).toEqual([])
+    b.expectOther()
+    await b.repair()
+    expect(b.row()).toMatchObject({ epoch: 1, reorgs: 1, undone: 4 })
+  },
+)
 
-test.each(HARMS)('a final stage that %s: earlier blocks settle, the others after the correction', async (_what, harm, _undo, code) => {
-  const b = bench({ final: harmful(good.final as Stage, harm) as never, handlerTimeout: 150 })
-  await b.meetPoison()
-  expect(b.codes()).toEqual([])
-  b.chain.mineEmpty(10)
-  await b.h.settle()
-  expect(b.codes()).toEqual([code])
-  expect((await b.status()).reason).toMatchObject({ code, values: { watcher: 'ledger/test', block: 3, event: 'Transfer' } })
-  expect(b.row()).toMatchObject({ state: 'halted', settled: 2 })
-  expect(b.unlike(3, ['payouts'])).toEqual([])
-  expect(b.unlike(Number.POSITIVE_INFINITY)).toEqual([]) // what the handler did stays
-  b.expectOther()
-  await b.repair()
-})
+test.each(HARMS)(
+  'a final stage that %s: earlier blocks settle, the others after the correction',
+  async (_what, harm, _undo, code) => {
+    const b = bench({ final: harmful(good.final as Stage, harm) as never, handlerTimeout: 150 })
+    await b.meetPoison()
+    expect(b.codes()).toEqual([])
+    b.chain.mineEmpty(10)
+    await b.h.settle()
+    expect(b.codes()).toEqual([code])
+    expect((await b.status()).reason).toMatchObject({
+      code,
+      values: { watcher: 'ledger/test', block: 3, event: 'Transfer' },
+    })
+    expect(b.row()).toMatchObject({ state: 'halted', settled: 2 })
+    expect(b.unlike(3, ['payouts'])).toEqual([])
+    expect(b.unlike(Number.POSITIVE_INFINITY)).toEqual([]) // what the handler did stays
+    b.expectOther()
+    await b.repair()
+  },
+)
 
-test.each(HARMS)('a final stage that %s while a final range is applied: the blocks before are in and settled', async (_what, harm, _undo, code) => {
-  const b = bench({ final: harmful(good.final as Stage, harm) as never, handlerTimeout: 150 })
-  b.chain.mine([pay(501), pay(502)])
-  b.chain.mine([pay(503)])
-  b.chain.mine([pay(504), pay(POISON), pay(505)])
-  b.chain.mineEmpty(20)
-  await b.h.settle()
-  expect(b.codes()).toEqual([code])
-  expect((await b.status()).reason).toMatchObject({ code, values: { watcher: 'ledger/test', block: 3, event: 'Transfer' } })
-  b.expectCutBefore(3)
-  expect(b.unlike(3, ['payouts'])).toEqual([])
-  expect(b.row()).toMatchObject({ settled: 2 })
-  await b.repair()
-})
+test.each(HARMS)(
+  'a final stage that %s while a final range is applied: the blocks before are in and settled',
+  async (_what, harm, _undo, code) => {
+    const b = bench({ final: harmful(good.final as Stage, harm) as never, handlerTimeout: 150 })
+    b.chain.mine([pay(501), pay(502)])
+    b.chain.mine([pay(503)])
+    b.chain.mine([pay(504), pay(POISON), pay(505)])
+    b.chain.mineEmpty(20)
+    await b.h.settle()
+    expect(b.codes()).toEqual([code])
+    expect((await b.status()).reason).toMatchObject({
+      code,
+      values: { watcher: 'ledger/test', block: 3, event: 'Transfer' },
+    })
+    b.expectCutBefore(3)
+    expect(b.unlike(3, ['payouts'])).toEqual([])
+    expect(b.row()).toMatchObject({ settled: 2 })
+    await b.repair()
+  },
+)
 
 const PREPARES: readonly (readonly [what: string, code: string, harm: () => Promise<unknown>])[] = [
-  ['throws', 'PREPARE_FAILED', async () => { throw new Error(`cannot read ${POISON}`) }],
-  ['throws before it returns a promise', 'PREPARE_FAILED', () => { throw new Error('no') }],
+  [
+    'throws',
+    'PREPARE_FAILED',
+    async () => {
+      throw new Error(`cannot read ${POISON}`)
+    },
+  ],
+  [
+    'throws before it returns a promise',
+    'PREPARE_FAILED',
+    () => {
+      throw new Error('no')
+    },
+  ],
   ['hangs', 'PREPARE_TIMEOUT', () => new Promise(() => {})],
 ]
 
@@ -143,7 +173,9 @@ function managed(changes: Changes) {
   return watch({
     on: { test: { address: TOKEN, startBlock: 1, at: 'latest' } },
     events: good.events,
-    tables: { transfers: rows({ table: 'transfers', columns: { sender: 'text', receiver: 'text', amount: 'uint256' } }) },
+    tables: {
+      transfers: rows({ table: 'transfers', columns: { sender: 'text', receiver: 'text', amount: 'uint256' } }),
+    },
     undo: 'managed',
     handle: insertRow,
     ...changes,
@@ -158,13 +190,13 @@ const insertRow: Stage = ({ event, tables }) => {
 const WRITES: readonly (readonly [what: string, sql: string])[] = [
   ['writes', "INSERT INTO balances VALUES ('x', 1)"],
   ['makes a table', 'CREATE TABLE extra (a)'],
-  ['writes to its own managed table', 'DELETE FROM transfers'],
+  ['writes to its own managed table', "INSERT INTO transfers VALUES (9, 9, x'00', 9, 'a', 'b', '1')"],
 ]
 
 test.each(WRITES)("a handler that %s through db with undo: 'managed': UNTRACKED_WRITE", async (_what, sql) => {
   const b = bench({ handle: harmful(insertRow, ({ db }) => db.exec(sql)) }, { base: managed, tables: ['transfers'] })
   await b.meetPoison()
-  expect(b.codes()).toEqual([sql.startsWith('DELETE') ? undefined : 'UNTRACKED_WRITE'].filter(Boolean))
+  expect(b.codes()).toEqual(['UNTRACKED_WRITE'])
   b.expectCutBefore(3)
   await b.repair()
 })
@@ -180,7 +212,11 @@ test("control: reading through db with undo: 'managed' is fine, and a reorg take
 
 test('a handler that is slow now and then is not cut off: the limit is for one call', async () => {
   const clock = new Clock(false)
-  const b = bench({ handle: (scope) => (clock.pass(900), good.handle(scope)), handlerTimeout: 1_000 }, { clock })
+  const handle: Changes['handle'] = (scope) => {
+    clock.pass(900)
+    return good.handle(scope)
+  }
+  const b = bench({ handle, handlerTimeout: 1_000 }, { clock })
   await b.meetPoison()
   expect(b.codes()).toEqual([])
   await b.endsWell()

@@ -66,9 +66,14 @@ async function endsWell({ h, chain, oracle }: Bench): Promise<void> {
 
 /** What a commit writes, as it stands now. */
 function written({ h }: Bench): unknown {
-  return ['balances', 'transfers', 'payouts', 'tidemark_processed_events', 'tidemark_kept_events', 'tidemark_commits'].map(
-    (table) => h.rows(`SELECT * FROM ${table}`),
-  )
+  return [
+    'balances',
+    'transfers',
+    'payouts',
+    'tidemark_processed_events',
+    'tidemark_kept_events',
+    'tidemark_commits',
+  ].map((table) => h.rows(`SELECT * FROM ${table}`))
 }
 
 test('FENCED: a process whose token was replaced commits nothing, and its next lease goes on (P9)', async () => {
@@ -126,12 +131,18 @@ test('POSITION_MOVED: a run that finds another cursor stands down, reads again a
   const [empty] = b.chain.mineEmpty(1)
   b.chain.mine([pay(2)])
   b.tamper((db) => {
-    db.prepare('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ?').run(2, Buffer.from(empty!.hash.slice(2), 'hex'))
+    db.prepare('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ?').run(
+      2,
+      Buffer.from(empty!.hash.slice(2), 'hex'),
+    )
   })
   await b.h.tidemark.runOnce({ budgetMs: 60_000 })
   expect(b.codes()).toEqual(['POSITION_MOVED'])
   expect(b.row()).toMatchObject({ cursor_block: 3, applied: 2 })
-  expect(b.h.rows('SELECT from_block, to_block FROM tidemark_commits ORDER BY from_block').at(-1)).toEqual({ from_block: 3, to_block: 3 })
+  expect(b.h.rows('SELECT from_block, to_block FROM tidemark_commits ORDER BY from_block').at(-1)).toEqual({
+    from_block: 3,
+    to_block: 3,
+  })
   await endsWell(b)
 })
 
@@ -161,7 +172,11 @@ test('CURSOR_BELOW_LOW_WATER: a cursor moved below forgotten marks halts before 
   expect(b.codes()).toEqual(['CURSOR_BELOW_LOW_WATER'])
   expect(b.row()).toMatchObject({ state: 'halted', cursor_block: 1 })
   expect(written(b)).toEqual(before)
-  b.h.sql((db) => db.prepare('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ?').run(cursor_block as number, cursor_hash as Uint8Array))
+  b.h.sql((db) =>
+    db
+      .prepare('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ?')
+      .run(cursor_block as number, cursor_hash as Uint8Array),
+  )
   await b.h.tidemark.admin.resume('ledger/test', { actor: 'ada', reason: 'cursor put back' })
   b.chain.mine([pay(3)])
   await b.h.settle()
@@ -221,8 +236,7 @@ const HALTING: readonly (readonly [code: string, what: string, harm: Harm])[] = 
   [
     'TRANSACTION_LOST',
     'a statement rolled back from inside and its error was swallowed: the driver says that no transaction is open',
-    ({ db }) =>
-      swallow(() => db.exec("INSERT OR ROLLBACK INTO balances VALUES ('x', 1), ('x', 2)")),
+    ({ db }) => swallow(() => db.exec("INSERT OR ROLLBACK INTO balances VALUES ('x', 1), ('x', 2)")),
   ],
   [
     'HANDLER_ENDED_TRANSACTION',

@@ -33,11 +33,11 @@ interface Calls {
 }
 
 function counting(calls: Calls): Watcher {
-  return ledger({
-    handle: (scope) => (calls.handle++, good.handle(scope)),
-    undo: (scope) => (calls.undo++, good.undo(scope)),
-    final: (scope) => (calls.final++, good.final(scope)),
-  })
+  const counted = (name: keyof Calls) => (scope: never) => {
+    calls[name]++
+    return good[name](scope)
+  }
+  return ledger({ handle: counted('handle'), undo: counted('undo'), final: counted('final') })
 }
 
 interface Outcome {

@@ -50,7 +50,18 @@ function* acceptFilter(tx: Tx, row: WatcherRow, watcher: CompiledWatcher, regist
       values: { watcher: watcher.name, cursor: row.cursor?.number ?? null },
     })
   }
-  yield* wait(tx.cursors.change(row.id, { fingerprint: watcher.fingerprint, updatedAt: registration.now }))
+  const { fingerprint } = watcher
+  yield* wait(tx.cursors.change(row.id, { fingerprint, ...settledUnder(row, watcher), updatedAt: registration.now }))
+}
+
+/**
+ * Before blocks settle they are read again with the new filter, and differ from what the old one let through. Where undo
+ * or a `final` stage is declared they are taken back and redone; elsewhere they can only stand as they are, so the line
+ * moves up to the cursor.
+ */
+function settledUnder(row: WatcherRow, watcher: CompiledWatcher): { settled?: BlockNumber } {
+  if (watcher.undo !== undefined || watcher.final !== undefined || row.cursor === null) return {}
+  return { settled: blockNumber(Math.max(row.cursor.number, row.settled ?? 0)) }
 }
 
 function* registerOne(

@@ -7,7 +7,7 @@ import { makeReady, type ReadyContext } from '../handle/ready.ts'
 import { checkLowWater, checkRow, type Expected, type Run } from '../handle/run.ts'
 import { type BatchOutcome, runBatch } from '../handle/run-batch.ts'
 import { EventFailure } from '../handle/scope.ts'
-import { forget } from '../settle/prune.ts'
+import { forget, nextLowWater } from '../settle/prune.ts'
 import { rollBack } from '../settle/rollback.ts'
 import { settleThrough } from '../settle/settle.ts'
 import type { HaltReason, WatcherRow } from '../store/store.ts'
@@ -38,8 +38,6 @@ export interface RunnerOptions {
 
 /** How often a watcher that is paused or halted looks whether it was resumed. */
 const STOPPED_WAIT_MS = 1_000
-/** Commits between two looks at what may be forgotten. */
-const FORGET_EVERY = 32
 
 type BlocksStep = Extract<SourceStep, { kind: 'blocks' }>
 
@@ -63,8 +61,8 @@ export class WatcherRunner {
   /** The row as last read: what a halt is written against. */
   private row: WatcherRow | null = null
   private chainKnown = false
-  private sinceForget = 0
-  private moreToForget = true
+  /** Whether marks below the low-water mark may be left; null: not looked yet what a process before this one left. */
+  private pendingForget: boolean | null = null
 
   constructor(options: RunnerOptions) {
     this.options = options
@@ -88,9 +86,10 @@ export class WatcherRunner {
     const row = await this.readRow()
     if (row.state !== 'running') return { did: 'stopped', events: 0, waitMs: STOPPED_WAIT_MS }
     checkLowWater(row)
+    // Before anything new: the marks kept are bounded however fast blocks come in (P6).
+    if (this.mustForget(row) && (await this.forgetOld(row))) return { did: 'forget', events: 0, waitMs: 0 }
     const carried = this.takeCarry(row)
     if (carried) return this.applyBatch(row, carried)
-    if (this.sinceForget >= FORGET_EVERY && (await this.forgetOld(row))) return { did: 'forget', events: 0, waitMs: 0 }
     const step = await this.options.source.next(this.options.plan, await this.position(row), signal)
     if (!this.chainKnown) await this.options.rememberChain()
     this.chainKnown = true
@@ -165,7 +164,6 @@ export class WatcherRunner {
   }
 
   private applied(batch: Batch, outcome: BatchOutcome): StepResult {
-    this.sinceForget++
     // What follows in this step, a halt above all, stands on the new cursor.
     if (this.row) this.row = { ...this.row, cursor: outcome.to }
     const { phase, from, head } = batch
@@ -186,7 +184,6 @@ export class WatcherRunner {
     try {
       const outcome = await settleThrough(this.run, expected, upTo, finalized)
       this.options.emit('settled', { watcher: this.name, ...outcome })
-      this.sinceForget++
       return { did: 'settle', events: 0, waitMs: 0 }
     } catch (error) {
       if (!(error instanceof EventFailure)) throw error
@@ -202,21 +199,24 @@ export class WatcherRunner {
     if (step.why === 'finality-stalled') {
       throw new TidemarkError('UNSETTLED_LIMIT', 'Finality stalls, and undo has reached its limit', { values: { watcher: this.name } })
     }
-    if (this.moreToForget && (await this.forgetOld(row))) return { did: 'forget', events: 0, waitMs: 0 }
+    if (this.pendingForget === null && (await this.forgetOld(row))) return { did: 'forget', events: 0, waitMs: 0 }
     if (step.why === 'at-head' || step.why === 'not-final') this.phase = 'live'
     this.ended = step.why === 'ended'
     return { did: 'idle', events: 0, waitMs: step.waitMs }
   }
 
+  private mustForget(row: WatcherRow): boolean {
+    return this.pendingForget === true || nextLowWater(row, this.options.retentionBlocks) !== null
+  }
+
+  /** Answers whether there was anything to do. */
   private async forgetOld(row: WatcherRow): Promise<boolean> {
-    this.sinceForget = 0
-    const { more, deleted } = await forget(this.run, row, this.options.retentionBlocks)
-    this.moreToForget = more
-    return more || deleted > 0
+    const { worked, pending } = await forget(this.run, row, this.options.retentionBlocks, this.pendingForget ?? true)
+    this.pendingForget = pending
+    return worked
   }
 
   private recovered(): void {
-    this.moreToForget ||= this.sinceForget > 0
     if (!this.failing) return
     this.failing = null
     this.options.emit('recovered', { watcher: this.name })

@@ -180,22 +180,31 @@ class HttpTransport implements RpcTransport {
   }
 
   async #post(calls: readonly RpcCall[], signal?: AbortSignal): Promise<RpcOutcome[]> {
-    const { timeoutMs, headers, world } = this.#options
-    const timeout = AbortSignal.timeout(timeoutMs)
-    const requests = calls.map((call, i) => ({ jsonrpc: '2.0', id: i + 1, ...call }))
+    const { timeoutMs, world } = this.#options
+    const timeout = new AbortController()
+    const done = new AbortController()
+    // The sleep ends with the request, so no timer is left behind.
+    void world.sleep(timeoutMs, done.signal).then(() => done.signal.aborted || timeout.abort())
     try {
-      const response = await fetch(this.#url, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', ...headers },
-        body: JSON.stringify(calls.length === 1 ? requests[0] : requests),
-        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
-      })
+      const response = await this.#fetch(calls, signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal)
       return await interpret(response, calls.length, world)
     } catch {
       signal?.throwIfAborted()
-      const meaning = timeout.aborted ? 'unanswered' : 'unreachable'
+      const meaning = timeout.signal.aborted ? 'unanswered' : 'unreachable'
       return everywhere(calls.length, failure(meaning, meaning))
+    } finally {
+      done.abort()
     }
+  }
+
+  #fetch(calls: readonly RpcCall[], signal: AbortSignal): Promise<Response> {
+    const requests = calls.map((call, i) => ({ jsonrpc: '2.0', id: i + 1, ...call }))
+    return fetch(this.#url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...this.#options.headers },
+      body: JSON.stringify(calls.length === 1 ? requests[0] : requests),
+      signal,
+    })
   }
 }
 

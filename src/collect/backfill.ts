@@ -3,7 +3,7 @@ import { staleLine } from './line.ts'
 import { proveNearHead } from './near-head.ts'
 import type { RangeReader } from './range-reader.ts'
 import type { ChainReader } from './reader.ts'
-import { type BlocksStep, nextBlock, refOf, type Task } from './task.ts'
+import { type BlocksStep, finalityAt, nextBlock, refOf, type Task } from './task.ts'
 
 /**
  * Final ranges, fast: one request a range. The same request brings the header of the range's end (E0) and the header at
@@ -15,7 +15,7 @@ export async function backfill(
   task: Task,
   last: BlockNumber,
 ): Promise<BlocksStep> {
-  const { plan, position, view, final, phase, signal } = task
+  const { plan, position, view, phase, signal } = task
   const from = nextBlock(task)
   const witness = position.cursor?.number ?? null
   const proven = await ranges.read({ plan, provider: view.provider, from, last, witness, signal })
@@ -33,7 +33,7 @@ export async function backfill(
     logs,
     // Final already: nothing of it will be searched for a common ancestor.
     trail: [],
-    finalized: final,
+    finalized: finalityAt(task, end.number),
     head: refOf(view.head),
     evidence,
   }

@@ -7,7 +7,7 @@ import type { EmptyBlocks } from './empty.ts'
 import { checkBelowHead, staleLine } from './line.ts'
 import type { BlockLogs, ChainReader } from './reader.ts'
 import type { Evidence } from './source.ts'
-import { type BlocksStep, nextBlock, refOf, type Task } from './task.ts'
+import { type BlocksStep, finalityAt, nextBlock, refOf, type Task } from './task.ts'
 
 /**
  * Unfinal blocks: header by number, linked to the cursor by parent hash, logs by block hash with the header in the same
@@ -102,7 +102,7 @@ export async function follow(
     to: refOf(tip),
     logs,
     trail: trailOf(task, blocks, logs),
-    finalized: task.final,
+    finalized: finalityAt(task, tip.number),
     head: refOf(task.view.head),
     evidence: blocks.every((block) => evidenceOf(reader, block) === 'E1') ? 'E1' : 'E0',
   }

@@ -61,7 +61,7 @@ export type SourceStep =
       readonly logs: readonly Log[]
       /** Blocks to remember: those with logs, every k-th, and the tip. Empty where the range is final already. */
       readonly trail: readonly BlockRef[]
-      /** The chain's effective finality when this was read; null: not known yet. */
+      /** The chain's effective finality when this was read, but no higher than `to`; null: not known yet. */
       readonly finalized: BlockNumber | null
       readonly head: BlockRef
       readonly evidence: Evidence

@@ -7,7 +7,7 @@ import { checkBelowHead, LINE_DEPTH, lineToHead, staleLine } from './line.ts'
 import type { RangeReader } from './range-reader.ts'
 import type { BlockLogs, ChainReader } from './reader.ts'
 import type { AppliedEvent, SourceStep } from './source.ts'
-import { refOf, remembered, settledLine, type Task } from './task.ts'
+import { finalityAt, refOf, remembered, settledLine, type Task } from './task.ts'
 
 /**
  * The cross-check before blocks settle: what the chain holds, read anew by range once it is final, against what was
@@ -168,5 +168,6 @@ export async function sweep(parts: SweepParts, task: Task): Promise<SourceStep |
 
 function settled(task: Task, upTo: BlockNumber): SourceStep {
   invariant(task.final !== null && upTo <= task.final, 'only final blocks settle', { upTo, final: task.final })
-  return { kind: 'settle', upTo, finalized: task.final, head: refOf(task.view.head) }
+  const finalized = finalityAt(task, task.position.cursor?.number ?? upTo) ?? upTo
+  return { kind: 'settle', upTo, finalized, head: refOf(task.view.head) }
 }

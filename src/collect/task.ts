@@ -44,3 +44,11 @@ export function remembered({ position }: Pick<Task, 'position'>): readonly Block
 export function refOf(block: BlockRef): BlockRef {
   return { number: block.number, hash: block.hash }
 }
+
+/**
+ * The finality to store with a commit that ends at `block`: no higher than it. A height above says nothing about the branch
+ * that will be applied there, and would make a violation of an ordinary reorg later.
+ */
+export function finalityAt({ final }: Task, block: BlockNumber): BlockNumber | null {
+  return final === null ? null : blockNumber(Math.min(final, block))
+}

@@ -1,8 +1,8 @@
 import { compareLogs, type Log } from '../chain/log.ts'
 import type { Hash, LogIndex } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
-import { bytesToHex, type Hex, hexToBytes } from '../util/bytes.ts'
-import { sha256 } from '../util/digest.ts'
+import { type Hex, writeHex } from '../util/bytes.ts'
+import { sha256Hex } from '../util/digest.ts'
 
 /** 16 bytes as lower-case `0x` text: the same happening across reorgs (see `stableId`). */
 export type StableId = Hex & { readonly __stableId: true }
@@ -15,10 +15,19 @@ export interface LogContent {
   readonly transactionHash: Hex
 }
 
-function uint64(value: number | bigint): Uint8Array {
-  const bytes = new Uint8Array(8)
-  new DataView(bytes.buffer).setBigUint64(0, BigInt(value))
-  return bytes
+/** Chain id, transaction hash, address, topic count and n, with four topics and 768 bytes of data: most logs. */
+const USUAL_BYTES = 965
+/** Filled anew by each call, and read by none after it: an array for each log, and each of its parts, is most of the cost. */
+const usual = new Uint8Array(USUAL_BYTES)
+
+function writeUint64(value: number, target: Uint8Array, at: number): number {
+  new DataView(target.buffer).setBigUint64(at, BigInt(value))
+  return at + 8
+}
+
+/** Bytes of hex text; one that is not hex is refused where it is written. */
+function sizeOf(hex: Hex): number {
+  return Math.max(0, (hex.length >> 1) - 1)
 }
 
 /**
@@ -31,22 +40,18 @@ function uint64(value: number | bigint): Uint8Array {
  * @returns 16 bytes as lower-case hex
  */
 export function stableId(chainId: number, log: LogContent, n = 0): StableId {
-  const parts = [
-    uint64(chainId),
-    hexToBytes(log.transactionHash),
-    hexToBytes(log.address),
-    Uint8Array.of(log.topics.length),
-    ...log.topics.map(hexToBytes),
-    hexToBytes(log.data),
-    uint64(n),
-  ]
-  const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0))
-  let at = 0
-  for (const part of parts) {
-    whole.set(part, at)
-    at += part.length
-  }
-  return bytesToHex(sha256(whole).subarray(0, 16)) as StableId
+  const { transactionHash, address, topics, data } = log
+  const parts = [transactionHash, address, ...topics, data]
+  const size = parts.reduce((sum, part) => sum + sizeOf(part), 8 + 1 + 8)
+  const whole = size <= USUAL_BYTES ? usual : new Uint8Array(size)
+  let at = writeUint64(chainId, whole, 0)
+  at = writeHex(transactionHash, whole, at)
+  at = writeHex(address, whole, at)
+  whole[at++] = topics.length
+  for (const topic of topics) at = writeHex(topic, whole, at)
+  at = writeHex(data, whole, at)
+  at = writeUint64(n, whole, at)
+  return `0x${sha256Hex(whole.subarray(0, at)).slice(0, 32)}` as StableId
 }
 
 /** A log with its stable id, in the order of P5. */
@@ -59,10 +64,20 @@ function contentKey(log: Log): string {
   return `${log.blockHash}${log.transactionHash}${log.address}${log.topics.join()}/${log.data}`
 }
 
+/** How many logs each transaction has. */
+function logsByTransaction(logs: readonly Log[]): ReadonlyMap<Hash, number> {
+  const counts = new Map<Hash, number>()
+  for (const { transactionHash } of logs) counts.set(transactionHash, (counts.get(transactionHash) ?? 0) + 1)
+  return counts
+}
+
 /** Sorts logs by P5 and gives each its stable id, counting identical logs of one transaction. */
 export function identify(chainId: number, logs: readonly Log[]): IdentifiedLog[] {
+  const counts = logsByTransaction(logs)
   const seen = new Map<string, number>()
   return [...logs].sort(compareLogs).map((log) => {
+    // The only log of its transaction has no twin: the long text need not be made.
+    if (counts.get(log.transactionHash) === 1) return { log, stableId: stableId(chainId, log) }
     const key = contentKey(log)
     const n = seen.get(key) ?? 0
     seen.set(key, n + 1)

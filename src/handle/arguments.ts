@@ -29,7 +29,8 @@ function encodeInteger(type: string, value: unknown): string | undefined {
   return kept === whole ? BigInt.asUintN(256, whole).toString(16).padStart(64, '0') : undefined
 }
 
-function encodeValueType(type: string, value: unknown): string | undefined {
+/** The word of one value of a single-word type, 64 hex digits; undefined when it is not of the type. */
+export function encodeValueType(type: string, value: unknown): string | undefined {
   if (type === 'address') return hexText(value, 20)?.padStart(64, '0')
   if (type === 'bool') return typeof value === 'boolean' ? (value ? '1' : '0').padStart(64, '0') : undefined
   if (type.includes('int')) return encodeInteger(type, value)
@@ -41,7 +42,7 @@ function encodeValueType(type: string, value: unknown): string | undefined {
  * The topic of one value, or undefined when it is not of the type. Text and bytes are hashed; for arrays and tuples,
  * whose topic is a hash as well, the hash itself is given.
  */
-function encodeTopic(type: string, value: unknown): Hash | undefined {
+export function encodeTopic(type: string, value: unknown): Hash | undefined {
   if (type === 'string') return typeof value === 'string' ? hashText(value) : undefined
   if (type === 'bytes') {
     const hex = hexText(value)

@@ -17,7 +17,10 @@ export function hardLimit(run: Run): number {
 export function hungAt(run: Run, event: TidemarkEvent | undefined, error: unknown): unknown {
   if (!event || !TidemarkError.has(error, 'HANDLER_TIMEOUT')) return error
   const values = { ...publicValues(run, event), limitMs: run.watcher.handlerTimeout }
-  return new EventFailure(new TidemarkError('HANDLER_TIMEOUT', error.sentence, { values, cause: error }), Number(event.blockNumber))
+  return new EventFailure(
+    new TidemarkError('HANDLER_TIMEOUT', error.sentence, { values, cause: error }),
+    Number(event.blockNumber),
+  )
 }
 
 /**

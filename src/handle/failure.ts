@@ -28,16 +28,30 @@ export function haltReason(error: TidemarkError, at: number): HaltReason {
   return { code: error.code, sentence: error.sentence, next: error.next, values: error.values, at }
 }
 
+/** Shorter spellings are left: they would blank out half of any text, and tell nothing. */
 const MIN_SECRET = 3
+/** Spellings of one event's arguments that are looked for. */
+const MAX_SPELLINGS = 400
 
+/** A number in decimal and in hex, an address or bytes with and without 0x, a text as it is. */
 function spellings(value: unknown): string[] {
   if (Array.isArray(value)) return value.flatMap(spellings)
   if (typeof value === 'object' && value !== null) return Object.values(value).flatMap(spellings)
-  return [String(value)].filter((text) => text.length >= MIN_SECRET)
+  const text = String(value)
+  const number = typeof value === 'bigint' || typeof value === 'number'
+  const other = number ? value.toString(16).replace('-', '') : text.replace(/^0x/i, '')
+  return [text, other].filter((one) => one.length >= MIN_SECRET)
 }
 
-function escapeRegExp(text: string): string {
-  return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+/** Longer texts are looked for as they are: a pattern of 100,000 characters is refused by the runtime. */
+const MAX_PATTERN = 1_000
+
+/** In either case, and the digits of a number however they are grouped: `1,000`, `1_000`, `1.000`. */
+function without(text: string, spelling: string): string {
+  if (spelling.length > MAX_PATTERN) return text.replaceAll(spelling, '<argument>')
+  const grouped = /^-?\d+$/.test(spelling)
+  const pattern = grouped ? [...spelling].join("[,_.'\\s]?") : spelling.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+  return text.replace(new RegExp(pattern, 'gi'), '<argument>')
 }
 
 /**
@@ -46,9 +60,8 @@ function escapeRegExp(text: string): string {
  */
 export function scrub(error: unknown, args: unknown): string {
   const message = error instanceof Error ? `${error.name}: ${error.message}` : `a thrown ${typeof error}`
-  const secrets = [...new Set(spellings(args ?? []))].sort((a, b) => b.length - a.length).slice(0, 200)
-  const clean = secrets.reduce((text, secret) => text.replace(new RegExp(escapeRegExp(secret), 'gi'), '<argument>'), message)
-  return redactText(clean).slice(0, 500)
+  const all = [...new Set(spellings(args ?? []))].sort((a, b) => b.length - a.length).slice(0, MAX_SPELLINGS)
+  return redactText(all.reduce(without, message)).slice(0, 500)
 }
 
 /** Growing waits with jitter: 250 ms, 500 ms, 1 s … to 15 s, each between a half and the whole of it. */

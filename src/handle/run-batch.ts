@@ -60,6 +60,25 @@ export function* flushAll(tx: Tx, run: Run): Op<void> {
   for (const participant of run.participants) yield* participant.flush(tx)
 }
 
+/**
+ * A nested savepoint takes managed writes with it: what is buffered is written before it begins, what is added inside is
+ * written before it ends, or forgotten when it fails.
+ */
+function savepointWith<T>(tx: Tx, run: Run, scope: DbScope<unknown>, fn: () => T): T {
+  if (run.participants.length === 0) return scope.savepoint(fn)
+  tx.drive(flushAll(tx, run))
+  return scope.savepoint(() => {
+    try {
+      const result = fn()
+      tx.drive(flushAll(tx, run))
+      return result
+    } catch (error) {
+      for (const participant of run.participants) participant.discard()
+      throw error
+    }
+  })
+}
+
 function handlerScope(run: Run, tx: Tx, batch: Batch, ready: ReadyEvent, scope: DbScope<unknown>): unknown {
   const { event, key, prepared } = ready
   return {
@@ -70,7 +89,7 @@ function handlerScope(run: Run, tx: Tx, batch: Batch, ready: ReadyEvent, scope: 
     signal: run.signal,
     db: scope.db,
     tables: tablesFor(run, 'handle', event),
-    savepoint: <T>(fn: () => T) => scope.savepoint(fn),
+    savepoint: <T>(fn: () => T) => savepointWith(tx, run, scope, fn),
     flush: () => tx.drive(flushAll(tx, run)),
   }
 }
@@ -154,6 +173,14 @@ function* runFinals(tx: Tx, run: Run, kept: readonly KeptEvent[], batch: Batch):
   yield* flushAll(tx, run)
 }
 
+/** Blocks that settle in the commit that applies them: their second stage, and the end of what was kept for undo. */
+function* settleNow(tx: Tx, run: Run, kept: readonly KeptEvent[], batch: Batch): Op<void> {
+  yield* runFinals(tx, run, kept, batch)
+  for (const participant of run.participants) yield* participant.settle(tx, batch.to.number)
+  // Remembered blocks below the line would otherwise stay until a step of its own settles, which may be never.
+  yield* wait(tx.trail.deleteBelow(run.id, batch.to.number))
+}
+
 /** Calls the `final` stage for one event, with the memo that the handler left. */
 export function* callFinal(tx: Tx, run: Run, event: ReadyEvent['event'], memo: string | null): Op<void> {
   const final = run.watcher.final as ((scope: unknown) => unknown) | undefined
@@ -165,7 +192,7 @@ export function* callFinal(tx: Tx, run: Run, event: ReadyEvent['event'], memo: s
       db: scope.db,
       tables: tablesFor(run, 'final', event),
       signal: run.signal,
-      savepoint: <T>(fn: () => T) => scope.savepoint(fn),
+      savepoint: <T>(fn: () => T) => savepointWith(tx, run, scope, fn),
     }),
   )
 }
@@ -185,8 +212,9 @@ function* commitBody(tx: Tx, run: Run, row: WatcherRow, whole: Batch): Op<{ resu
   invariant(row.cursor === null || whole.from === row.cursor.number + 1, 'a batch must start right above the cursor')
   const progress = yield* handleAll(tx, run, whole)
   const batch = progress.cutAt ? cutAfter(whole, progress.cutAt) : whole
-  const settled = settlesAtOnce(row, batch)
-  if (settled) yield* runFinals(tx, run, progress.kept, batch)
+  // An event that was marked already may wait for its `final` stage since then: a step of its own settles it.
+  const settled = progress.duplicates === 0 && settlesAtOnce(row, batch)
+  if (settled) yield* settleNow(tx, run, progress.kept, batch)
   else yield* keepForLater(tx, run, batch, progress.kept)
   yield* recordCommit(tx, run, batch)
   const change: CursorChange = {

@@ -51,7 +51,10 @@ function atEvent(error: TidemarkError, values: Record<string, unknown>): Tidemar
 
 function userError(stage: Stage, error: unknown, event: TidemarkEvent, values: Record<string, unknown>): TidemarkError {
   if (TidemarkError.is(error)) return atEvent(error, values)
-  return new TidemarkError(FAILED[stage], `The ${stage} function threw: ${scrub(error, event.args)}`, { values, cause: error })
+  return new TidemarkError(FAILED[stage], `The ${stage} function threw: ${scrub(error, event.args)}`, {
+    values,
+    cause: error,
+  })
 }
 
 function* settleResult(run: Run, values: Record<string, unknown>, result: unknown): Op<unknown> {
@@ -61,7 +64,13 @@ function* settleResult(run: Run, values: Record<string, unknown>, result: unknow
 }
 
 /** Calls user code on a guarded handle. The guard's own findings win over what the user's code threw. */
-function* callGuarded(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call: (db: DbScope<unknown>) => unknown): Op<unknown> {
+function* callGuarded(
+  tx: Tx,
+  run: Run,
+  stage: Stage,
+  event: TidemarkEvent,
+  call: (db: DbScope<unknown>) => unknown,
+): Op<unknown> {
   const values = publicValues(run, event)
   const started = run.world.monotonic()
   const timeout = run.watcher.handlerTimeout

@@ -27,24 +27,36 @@ export function nextLowWater(row: WatcherRow, retention: number): BlockNumber | 
 
 /** Whether no transaction that began before the low-water mark can still be open. */
 function mayDelete(run: Run, row: WatcherRow): boolean {
-  if (row.lowWater === null || row.lowWaterAt === null) return false
-  return run.world.now() - row.lowWaterAt >= run.store.capabilities.longestTransactionMs
+  const { longestTransactionMs } = run.store.capabilities
+  // No clock is asked where none is needed: one that was set back would hold up an embedded store.
+  if (longestTransactionMs === 0) return true
+  return row.lowWaterAt !== null && run.world.now() - row.lowWaterAt >= longestTransactionMs
+}
+
+/** What a call of `forget` did. */
+export interface Forgot {
+  /** Whether it committed anything. */
+  readonly worked: boolean
+  /** Whether marks below the low-water mark may be left: `pending` of the next call. */
+  readonly pending: boolean
 }
 
 /**
- * Forgets in two steps (P7): the low-water mark is committed first; marks below it are deleted by a later call, in
- * bounded pieces, once no older transaction can be open. Nothing at or below the mark is ever new again.
- * @returns how many marks were deleted; `more` when another call would find work
+ * Forgets in two steps (P7): the low-water mark is committed first; marks below it are deleted by later calls, in bounded
+ * pieces, once no older transaction can be open. Nothing at or below the mark is ever new again. It is not raised again
+ * before those marks are gone, so what is left of them stays bounded, and the wait always ends.
+ * @param pending whether marks below the low-water mark may be left; true when a process starts
  */
-export async function forget(run: Run, row: WatcherRow, retention: number): Promise<{ deleted: number; more: boolean }> {
+export async function forget(run: Run, row: WatcherRow, retention: number, pending: boolean): Promise<Forgot> {
   const expected: Expected = { cursor: row.cursor, epoch: row.epoch }
-  let deleted = 0
-  if (mayDelete(run, row)) deleted = await deleteForgotten(run, expected, row.lowWater as BlockNumber)
-  if (deleted === DELETE_LIMIT) return { deleted, more: true }
+  if (pending && row.lowWater !== null) {
+    if (!mayDelete(run, row)) return { worked: false, pending }
+    return { worked: true, pending: (await deleteForgotten(run, expected, row.lowWater)) === DELETE_LIMIT }
+  }
   const raised = nextLowWater(row, retention)
-  if (raised === null) return { deleted, more: false }
+  if (raised === null) return { worked: false, pending: false }
   await raiseLowWater(run, expected, raised)
-  return { deleted, more: true }
+  return { worked: true, pending: true }
 }
 
 function deleteForgotten(run: Run, expected: Expected, lowWater: BlockNumber): Promise<number> {

@@ -1,7 +1,8 @@
 import type { BlockNumber, BlockRef } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import { cutCommits } from '../handle/commit-rows.ts'
-import { eventOf } from '../handle/event.ts'
+import { forEachEvent } from '../handle/each-event.ts'
+import { eventOf, type TidemarkEvent } from '../handle/event.ts'
 import { type Expected, guardedCommit, type Run } from '../handle/run.ts'
 import { callUser } from '../handle/scope.ts'
 import type { CursorChange, KeptEvent, Tx, WatcherRow } from '../store/store.ts'
@@ -17,8 +18,12 @@ export interface RollbackOutcome {
 
 type Above = BlockNumber | -1
 
+function keptEvent(run: Run, { eventName, log, stableId }: KeptEvent): TidemarkEvent {
+  return eventOf(run.watcher, eventName, { log, stableId })
+}
+
 function* undoOne(tx: Tx, run: Run, kept: KeptEvent, undo: (scope: unknown) => unknown): Op<void> {
-  const event = eventOf(run.watcher, kept.eventName, { log: kept.log, stableId: kept.stableId })
+  const event = keptEvent(run, kept)
   const memo = kept.memo === null ? undefined : decodeValue(kept.memo)
   yield* callUser(tx, run, 'undo', event, (scope) =>
     undo({ event, memo, db: scope.db, signal: run.signal, savepoint: <T>(fn: () => T) => scope.savepoint(fn) }),
@@ -29,10 +34,9 @@ function* undoOne(tx: Tx, run: Run, kept: KeptEvent, undo: (scope: unknown) => u
 function* undoEvents(tx: Tx, run: Run, above: Above): Op<void> {
   const undo = run.watcher.undo
   if (typeof undo === 'function') {
-    const hardLimit = 3 * run.watcher.handlerTimeout
-    for (const kept of yield* wait(tx.kept.above(run.id, above))) {
-      yield* tx.interruptible(() => undoOne(tx, run, kept, undo as (scope: unknown) => unknown), hardLimit)
-    }
+    const all = yield* wait(tx.kept.above(run.id, above))
+    const call = (kept: KeptEvent) => undoOne(tx, run, kept, undo as (scope: unknown) => unknown)
+    yield* forEachEvent(tx, run, all, (kept) => keptEvent(run, kept), call)
   }
   yield* wait(tx.kept.deleteAbove(run.id, above))
 }

@@ -46,6 +46,11 @@ export { Random } from './random.ts'
 export { REINCLUDES, type Reinclude } from './reorg-plan.ts'
 export type { AskedRange, RequestLog, RequestRecord } from './request-log.ts'
 export type { NodeHabits } from './rpc-methods.ts'
+export type { FailureKind } from './simulator/failure.ts'
+export { type SwarmOptions, swarmOptions, type WatcherKind } from './simulator/options.ts'
+export type { Action, PlannedAction } from './simulator/plan.ts'
+export { type Shrunk, shrink } from './simulator/shrink.ts'
+export { planOf, type SimulateInput, type SimulationReport, simulate } from './simulator/simulate.ts'
 export {
   type DbProbe,
   type RegisterTest,

@@ -10,22 +10,41 @@ export function bytesToHex(bytes: Uint8Array): Hex {
   return text as Hex
 }
 
-function nibble(code: number): number {
-  if (code >= 48 && code <= 57) return code - 48
-  const lower = code | 32
-  return lower >= 97 && lower <= 102 ? lower - 87 : -1
+/** The value of each character that is a hex digit; 255 for the others. */
+const DIGITS = new Uint8Array(128).fill(255)
+for (let i = 0; i < 16; i++) {
+  DIGITS[HEX.charCodeAt(i)] = i
+  DIGITS[HEX.toUpperCase().charCodeAt(i)] = i
+}
+
+function notBytes(hex: string): TypeError {
+  return new TypeError(`not a byte string: ${hex.slice(0, 20)}`)
+}
+
+/**
+ * Writes the bytes of `hex` into `target` from `at` on: for parts of a longer text, without an array for each.
+ * @returns the place after the last of them
+ * @throws {TypeError} when `hex` is not `0x` followed by an even number of hex digits
+ * @throws {RangeError} when they do not fit
+ */
+export function writeHex(hex: string, target: Uint8Array, at: number): number {
+  if (!hex.startsWith('0x') || hex.length % 2 !== 0) throw notBytes(hex)
+  const end = at + hex.length / 2 - 1
+  if (end > target.length) throw new RangeError('the bytes do not fit')
+  for (let i = at, from = 2; i < end; i++, from += 2) {
+    // What lies beyond ASCII is undefined here, and 255 as a value.
+    const high = DIGITS[hex.charCodeAt(from)] ?? 255
+    const low = DIGITS[hex.charCodeAt(from + 1)] ?? 255
+    if ((high | low) > 15) throw notBytes(hex)
+    target[i] = (high << 4) | low
+  }
+  return end
 }
 
 /** @throws {TypeError} when `hex` is not `0x` followed by an even number of hex digits. */
 export function hexToBytes(hex: string): Uint8Array {
-  if (!hex.startsWith('0x') || hex.length % 2 !== 0) throw new TypeError(`not a byte string: ${hex.slice(0, 20)}`)
-  const bytes = new Uint8Array((hex.length - 2) / 2)
-  for (let i = 0; i < bytes.length; i++) {
-    const high = nibble(hex.charCodeAt(2 + 2 * i))
-    const low = nibble(hex.charCodeAt(3 + 2 * i))
-    if (high < 0 || low < 0) throw new TypeError(`not a byte string: ${hex.slice(0, 20)}`)
-    bytes[i] = (high << 4) | low
-  }
+  const bytes = new Uint8Array(Math.max(0, (hex.length >> 1) - 1))
+  writeHex(hex, bytes, 0)
   return bytes
 }
 

@@ -1,16 +1,22 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { sha256 as sha256Pure } from '@noble/hashes/sha2.js'
+import { bytesToHex, hexToBytes } from './bytes.ts'
 
 interface NodeCrypto {
-  createHash(name: 'sha256'): { update(bytes: Uint8Array): { digest(): Uint8Array } }
+  hash(name: 'sha256', bytes: Uint8Array, encoding: 'hex'): string
 }
 
-// Node's own SHA-256 is about eight times faster; other runtimes take the pure one. Both give the same bytes.
+// Node's own SHA-256, in one call, is about seven times faster; other runtimes take the pure one. Both give the same.
 const proc = (globalThis as { process?: { getBuiltinModule?: (name: string) => unknown } }).process
-const native = proc?.getBuiltinModule?.('node:crypto') as NodeCrypto | undefined
+const native = proc?.getBuiltinModule?.('node:crypto') as Partial<NodeCrypto> | undefined
+
+/** SHA-256 as 64 lower-case hex digits, without `0x`. */
+export function sha256Hex(bytes: Uint8Array): string {
+  return native?.hash ? native.hash('sha256', bytes, 'hex') : bytesToHex(sha256Pure(bytes)).slice(2)
+}
 
 export function sha256(bytes: Uint8Array): Uint8Array {
-  return native ? new Uint8Array(native.createHash('sha256').update(bytes).digest()) : sha256Pure(bytes)
+  return hexToBytes(`0x${sha256Hex(bytes)}`)
 }
 
 /** Keccak-256, the chain's own hash: blooms, event signatures. */

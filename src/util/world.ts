@@ -13,6 +13,8 @@ export interface World {
   random(): number
   /** Cryptographically strong bytes: tokens and nonces. */
   randomBytes(length: number): Uint8Array
+  /** True where time is simulated: what counts real time, as a watchdog does, has no place in such a world. */
+  readonly simulated?: boolean
 }
 
 export const realWorld: World = {

@@ -184,7 +184,8 @@ describe('C65 pruned rows and a cursor that is moved back', () => {
 
 describe('C68 a replay of a trailing range onto `balance += x`', () => {
   const NFT = 'event Transfer(address indexed from, address indexed to, uint256 indexed tokenId)'
-  const schema = 'CREATE TABLE nfts (owner TEXT PRIMARY KEY, held INTEGER NOT NULL); CREATE TABLE paid (account TEXT PRIMARY KEY, amount INTEGER NOT NULL)'
+  const schema =
+    'CREATE TABLE nfts (owner TEXT PRIMARY KEY, held INTEGER NOT NULL); CREATE TABLE paid (account TEXT PRIMARY KEY, amount INTEGER NOT NULL)'
 
   /** ALICE → BOB, one NFT, in 12; BOB +5 in 18. */
   function chainOfTwo() {
@@ -201,7 +202,8 @@ describe('C68 a replay of a trailing range onto `balance += x`', () => {
     events: { Nft: { event: NFT }, Coin: { event: TRANSFER_EVENT } },
     handle({ event, db }) {
       // Read, add, write: doubles with every replay that reaches it.
-      const [table, column, key, by] = event.name === 'Nft' ? ['nfts', 'held', 'owner', 1] : ['paid', 'amount', 'account', Number(event.args.value)]
+      const [table, column, key, by] =
+        event.name === 'Nft' ? ['nfts', 'held', 'owner', 1] : ['paid', 'amount', 'account', Number(event.args.value)]
       const row = db.prepare(`SELECT ${column} AS n FROM ${table} WHERE ${key} = ?`).get(event.args.to)
       db.prepare(`INSERT OR REPLACE INTO ${table} VALUES (?, ?)`).run(event.args.to, Number(row?.n ?? 0) + Number(by))
     },
@@ -234,7 +236,35 @@ describe('C68 a replay of a trailing range onto `balance += x`', () => {
     })
   }
 
-  // Every statement of the commit path, one by one: test/crash-points.test.ts, where it is. Here the five of the case.
+  for (const deep of [false, true]) {
+    test(`the stored cursor says 14, and the blocks above ${deep ? 'it' : '17'} were replaced meanwhile`, async () => {
+      /*
+       *   … 13a { T1 } ── 14a ── 15a ── 16a ── 17a { T2 } ── 18a { T3 }      applied; the cursor is put back to 14a
+       *                    │                     └───────── 18b { T4 }
+       *                    └──── 15c ── 16c ── 17c ── 18c { T4 }
+       */
+      const chain = chainAt(12)
+      await ledger({ chain, at: 'latest', startBlock: 10 }, async (h) => {
+        for (const content of [[pay('T1', 1)], [], [], [], [pay('T2', 2)]]) chain.mine(content)
+        chain.fork(17, 'b')
+        chain.fork(14, 'c')
+        chain.mine([pay('T3', 4)])
+        await h.settle()
+        h.moveCursor(14)
+        const branch = deep ? 'c' : 'b'
+        chain.mineEmpty(deep ? 3 : 0, { branch })
+        chain.mine([pay('T4', 8)], { branch })
+        chain.adopt(branch)
+        await h.restart()
+        await h.settle()
+        expect(await h.cursor()).toBe(`18${branch}`)
+        expect(h.balance(BOB)).toBe(deep ? 9 : 11)
+        expect(await h.differences()).toEqual([])
+      })
+    })
+  }
+
+  // Every statement of the commit path, one by one: test/crash-points.test.ts. Here the five points of the case.
   const points: Record<string, (when: 'before' | 'after', sql: string) => boolean> = {
     'before the work': (when, sql) => when === 'before' && sql.startsWith('SELECT held'),
     'between two statements': (when, sql) => when === 'before' && sql.startsWith('INSERT OR REPLACE INTO paid'),
@@ -250,7 +280,7 @@ describe('C68 a replay of a trailing range onto `balance += x`', () => {
         // Tables, row and genesis are there: what is killed is the commit of the events.
         let handled = false
         store.killAt((when, sql) => {
-          handled ||= sql.startsWith('INSERT') && sql.includes('tidemark_processed_events')
+          handled ||= sql.includes('INSERT INTO tidemark_processed_events')
           return handled && where(when, sql)
         })
         await h.tidemark.runOnce({ budgetMs: 60_000 }).catch(() => {})
@@ -258,7 +288,8 @@ describe('C68 a replay of a trailing range onto `balance += x`', () => {
         await h.tidemark.stop()
         store.revive()
         h.tidemark = h.open()
-        if (!point.startsWith('after')) expect({ ...state(h), cursor: [] }).toEqual({ nfts: [], paid: [], marks: [], cursor: [] })
+        if (!point.startsWith('after'))
+          expect({ ...state(h), cursor: [] }).toEqual({ nfts: [], paid: [], marks: [], cursor: [] })
         else expect(state(h)).toEqual(right)
         await h.settle()
         expect(state(h)).toEqual(right)

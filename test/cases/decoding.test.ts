@@ -1,7 +1,15 @@
 import { describe, expect, test } from 'vitest'
-import { rows, type SqliteDb, watch } from '../../src/store/sqlite/index.ts'
-import { decodeInt256, decodeUint256 } from '../../src/store/sqlite/index.ts'
-import { addressWord, fakeChain, fakeRpc, nftTransfer, rawLog, TRANSFER_TOPIC, transfer, word } from '../../src/testkit/index.ts'
+import { decodeInt256, decodeUint256, rows, type SqliteDb, watch } from '../../src/store/sqlite/index.ts'
+import {
+  addressWord,
+  fakeChain,
+  fakeRpc,
+  nftTransfer,
+  rawLog,
+  TRANSFER_TOPIC,
+  transfer,
+  word,
+} from '../../src/testkit/index.ts'
 import { Harness } from '../support/harness.ts'
 import { ALICE, BANK, BOB, ledger, pay, place, TOKEN, TRANSFER_EVENT, tx } from '../support/ledger.ts'
 
@@ -21,7 +29,8 @@ async function using(h: Harness, work: (h: Harness) => Promise<void>): Promise<v
   }
 }
 
-const codes = (h: Harness) => h.events.filter((one) => one.type === 'halted').map((one) => (one.event.reason as any).code)
+const codes = (h: Harness) =>
+  h.events.filter((one) => one.type === 'halted').map((one) => (one.event.reason as any).code)
 
 describe('C32 logIndex counted per transaction', () => {
   for (const at of ['latest', 'finalized'] as const) {
@@ -103,7 +112,10 @@ describe('C42 ERC-20 and ERC-721 `Transfer` share topic0', () => {
   test('a log that fits by shape and does not decode halts there, and holds up nothing older', async () => {
     const chain = chainAt(20)
     chain.mine([pay('T1', 5)])
-    chain.mine([tx('T2', rawLog(TOKEN, [TRANSFER_TOPIC, addressWord(ALICE), addressWord(BOB)], '0x1234')), pay('T3', 1)])
+    chain.mine([
+      tx('T2', rawLog(TOKEN, [TRANSFER_TOPIC, addressWord(ALICE), addressWord(BOB)], '0x1234')),
+      pay('T3', 1),
+    ])
     await ledger({ chain, at: 'latest', startBlock: 15 }, async (h) => {
       await h.settle(3)
       expect(h.codes('halted')).toEqual(['DECODE_FAILED'])
@@ -119,7 +131,9 @@ describe('C43 anonymous events and empty topics', () => {
 
   function watcherOf(seen: string[], withBare: boolean) {
     const indexed = { event: 'event Note(uint256 indexed id) anonymous' } as const
-    const events = withBare ? { Note: indexed, Bare: { event: 'event Bare(uint256 value) anonymous' } as const } : { Note: indexed }
+    const events = withBare
+      ? { Note: indexed, Bare: { event: 'event Bare(uint256 value) anonymous' } as const }
+      : { Note: indexed }
     return watch({
       on: { test: { address: TOKEN, startBlock: 15, at: 'latest' } },
       events: { ...events, Transfer: { event: TRANSFER_EVENT } },
@@ -141,7 +155,8 @@ describe('C43 anonymous events and empty topics', () => {
         expect(codes(h)).toEqual([])
         expect((await h.tidemark.status()).watchers[0]?.cursor?.number).toBe(21)
         const asked = h.rpc[0]!.log.records.find((one) => one.method === 'eth_getLogs')
-        expect((asked?.params[0] as any).topics).toBeUndefined()
+        expect(asked?.params[0]).not.toHaveProperty('topics')
+        expect(asked?.params[0]).toHaveProperty('address')
       })
     })
   }
@@ -150,7 +165,8 @@ describe('C43 anonymous events and empty topics', () => {
 describe('C44 a sum that outgrows its column, and numbers that passed through JSON', () => {
   const MAX = 2n ** 256n - 1n
   const sums = `CREATE TABLE sums (name TEXT PRIMARY KEY, amount TEXT NOT NULL)`
-  const sumOf = (db: SqliteDb) => BigInt((db.prepare("SELECT amount FROM sums WHERE name = 'all'").get()?.amount as string) ?? 0)
+  const sumOf = (db: SqliteDb) =>
+    BigInt((db.prepare("SELECT amount FROM sums WHERE name = 'all'").get()?.amount as string) ?? 0)
 
   /** Keeps the sum as text, and perhaps each sum on the way in a managed column of 256 bits. */
   function summing(keep: 'text' | 'text and column') {
@@ -161,7 +177,9 @@ describe('C44 a sum that outgrows its column, and numbers that passed through JS
       tables: { totals },
       handle({ event, db, tables }) {
         const sum = sumOf(db) + event.args.value
-        db.prepare("INSERT INTO sums VALUES ('all', ?) ON CONFLICT (name) DO UPDATE SET amount = excluded.amount").run(String(sum))
+        db.prepare("INSERT INTO sums VALUES ('all', ?) ON CONFLICT (name) DO UPDATE SET amount = excluded.amount").run(
+          String(sum),
+        )
         if (keep === 'text and column') tables.totals.insert({ sum })
       },
     })

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { compileWatcher } from '../../src/handle/watch.ts'
 import { watch } from '../../src/store/sqlite/index.ts'
-import { logToJson } from '../../src/testkit/rpc-format.ts'
 import { fakeChain, fakeRpc, transfer } from '../../src/testkit/index.ts'
+import { logToJson } from '../../src/testkit/rpc-format.ts'
 import { ALICE, BANK, BOB, ledger, pay, TOKEN, TRANSFER_EVENT, tx } from '../support/ledger.ts'
 import { BalancedRpc, isRange } from '../support/nodes.ts'
 
@@ -228,13 +228,16 @@ describe('C09 an inclusive boundary read twice', () => {
   }
 
   test('the end of one range is not the start of the next', async () => {
-    await ledger({ chain: boundaryChain(), at: 'finalized', startBlock: 10, chainInput: { maxRange: 11 } }, async (h) => {
-      await h.settle()
-      expectNeighbours(h.rpc[0]!.log.ranges())
-      expect(h.rpc[0]!.log.ranges()[0]).toEqual({ from: 10, to: 20 })
-      expect(h.entries()).toEqual(['L1,0@20a 1', 'L2,0@25a 2'])
-      expect(await h.differences()).toEqual([])
-    })
+    await ledger(
+      { chain: boundaryChain(), at: 'finalized', startBlock: 10, chainInput: { maxRange: 11 } },
+      async (h) => {
+        await h.settle()
+        expectNeighbours(h.rpc[0]!.log.ranges())
+        expect(h.rpc[0]!.log.ranges()[0]).toEqual({ from: 10, to: 20 })
+        expect(h.entries()).toEqual(['L1,0@20a 1', 'L2,0@25a 2'])
+        expect(await h.differences()).toEqual([])
+      },
+    )
   })
 
   test('a node that repeats block 20 in the answer to 21 and later', async () => {
@@ -242,7 +245,10 @@ describe('C09 an inclusive boundary read twice', () => {
     await ledger({ chain, at: 'finalized', startBlock: 10, chainInput: { maxRange: 11 } }, async (h) => {
       const again = chain.blockByNumber(20)!.logs.map((log) => logToJson(log))
       const isSecond = (params: readonly unknown[]) => isRange(params) && (params[0] as any).fromBlock === '0x15'
-      h.rpc[0]!.once('eth_getLogs', isSecond, (_, honest) => ({ ok: true, result: [...again, ...(honest as any).result] }))
+      h.rpc[0]!.once('eth_getLogs', isSecond, (_, honest) => ({
+        ok: true,
+        result: [...again, ...(honest as any).result],
+      }))
       await h.settle()
       await h.settle()
       // The whole answer is refused: a node that mixes up one block may have left out another.
@@ -281,7 +287,11 @@ describe('C70 the seam between history and live', () => {
       // The answer about 501 says 500 again.
       const again = chain.blockByNumber(500)!.logs.map((log) => logToJson(log))
       const answer = (honest: any) => ({ ok: true as const, result: [...again, ...honest.result] })
-      rpc.once('eth_getLogs', (params) => !isRange(params), (_, honest) => answer(honest))
+      rpc.once(
+        'eth_getLogs',
+        (params) => !isRange(params),
+        (_, honest) => answer(honest),
+      )
       await h.settle()
       chain.mine([pay('L3', 3)])
       await h.settle()

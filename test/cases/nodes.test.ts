@@ -13,7 +13,11 @@ function chainAt(head: number, options: Partial<Parameters<typeof fakeChain>[0]>
 }
 
 describe('C16 head from one node, logs from a node behind it', () => {
-  const names = new Map([[105, 'L1'], [112, 'L2'], [119, 'L3']])
+  const names = new Map([
+    [105, 'L1'],
+    [112, 'L2'],
+    [119, 'L3'],
+  ])
 
   /** L1 in 105, L2 in 112, L3 in 119, and a head of 121, so that 120 is final at depth 1. */
   function grow(chain: ReturnType<typeof chainAt>): void {
@@ -29,7 +33,13 @@ describe('C16 head from one node, logs from a node behind it', () => {
       const chain = chainAt(101)
       const rpc = new BalancedRpc(chain)
       const behind = fakeRpc(chain, { label: 'behind', aboveHead, backends: [{ behind: 11 }] })
-      const options = { chain, at: 'finalized' as const, startBlock: 95, rpc: [rpc], chainInput: { finality: { depth: 1 } } }
+      const options = {
+        chain,
+        at: 'finalized' as const,
+        startBlock: 95,
+        rpc: [rpc],
+        chainInput: { finality: { depth: 1 } },
+      }
       await ledger(options, async (h) => {
         await h.settle()
         expect(await h.cursor()).toBe('100a')
@@ -184,7 +194,7 @@ describe('C20 the head falls to zero', () => {
   }
 
   /** Only read by the tests that use it. */
-  let shared: ReturnType<typeof longChain> | undefined
+  const shared = longChain()
 
   /** Another chain under the same id: a node that was reset. */
   function otherChain(head: number): FakeRpc {
@@ -216,10 +226,13 @@ describe('C20 the head falls to zero', () => {
     })
   }
 
-  for (const [how, head] of [['0, 1, 2, 3', 3], ['the height of the old one', 5003]] as const) {
+  for (const [how, head] of [
+    ['0, 1, 2, 3', 3],
+    ['the height of the old one', 5003],
+  ] as const) {
     for (const restarts of [false, true]) {
       test(`another chain with a head of ${how}${restarts ? ', after a restart' : ''}: halted, data untouched`, async () => {
-        const chain = (shared ??= longChain())
+        const chain = shared
         const rpc = new BalancedRpc(chain)
         await ledger({ chain, at: 'latest', startBlock: 4980, rpc: [rpc] }, async (h) => {
           await h.settle()

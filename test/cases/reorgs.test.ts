@@ -97,7 +97,9 @@ test('C23 a running total applied once for each branch', async () => {
     await expectRight(h, { cursor: '301d', marks: ['T1,0@300d'] })
     expect(h.balance(BOB)).toBe(10)
     // Undo is kept for the block that is applied, and for no other of its height.
-    expect(h.rows('SELECT block_number, count(*) AS n FROM tidemark_kept_events GROUP BY 1')).toEqual([{ block_number: 300, n: 1 }])
+    expect(h.rows('SELECT block_number, count(*) AS n FROM tidemark_kept_events GROUP BY 1')).toEqual([
+      { block_number: 300, n: 1 },
+    ])
     expect(h.rows('SELECT count(*) AS n FROM tidemark_unfinalized_blocks WHERE block_number = 300')).toEqual([{ n: 1 }])
     chain.mineEmpty(12)
     await h.settle()
@@ -136,7 +138,9 @@ test('C24 a crash in the middle of a rollback, and a restart much later', async 
     await h.settle()
     await expectRight(h, { cursor: '540b', marks: ['T3,0@400b', 'T4,0@540b'] })
     const left = h.rows('SELECT block_hash FROM tidemark_unfinalized_blocks WHERE block_number >= 400')
-    expect(left.map((row) => blockLabel(`0x${Buffer.from(row.block_hash as Uint8Array).toString('hex')}`))).not.toContain('400a')
+    expect(
+      left.map((row) => blockLabel(`0x${Buffer.from(row.block_hash as Uint8Array).toString('hex')}`)),
+    ).not.toContain('400a')
     expect(left.length).toBeGreaterThan(0)
   })
 })
@@ -190,7 +194,10 @@ describe('C26 `removed` comes after the new logs, twice, or never: parent hashes
         await h.settle()
         const gone = chain.head().logs.map((log) => logToJson(log, true))
         chain.reorg(1, { extraBlocks: 0 })
-        h.rpc[0]!.once('eth_getLogs', isByHash, (_, honest) => ({ ok: true, result: mix((honest as any).result, gone) }))
+        h.rpc[0]!.once('eth_getLogs', isByHash, (_, honest) => ({
+          ok: true,
+          result: mix((honest as any).result, gone),
+        }))
         await h.settle()
         await expectRight(h, { cursor: '510b', marks: ['T1,0@510b'] })
         expect(h.entries()).toEqual(['T1,0@510b 5'])
@@ -206,7 +213,10 @@ describe('C26 `removed` comes after the new logs, twice, or never: parent hashes
       await h.settle()
       const gone = chain.head().logs.map((log) => logToJson(log, true))
       chain.mine([pay('T2', 2)])
-      h.rpc[0]!.once('eth_getLogs', isByHash, (_, honest) => ({ ok: true, result: [...gone, ...(honest as any).result] }))
+      h.rpc[0]!.once('eth_getLogs', isByHash, (_, honest) => ({
+        ok: true,
+        result: [...gone, ...(honest as any).result],
+      }))
       await h.settle()
       await expectRight(h, { cursor: '511a', marks: ['T1,0@510a', 'T2,0@511a'] })
       expect(h.calls).toEqual(['T1,0@510a', 'T2,0@511a'])
@@ -290,7 +300,7 @@ describe('C31 a reorg exactly between reading the block and reading its logs', (
   const answers = {
     'the logs of 900b, which are none': { ok: true, result: [] },
     'an error for a block it does not know': { ok: false, error: { code: -32000, message: 'unknown block' } },
-    'null': { ok: true, result: null },
+    null: { ok: true, result: null },
   } as const
   for (const [what, answer] of Object.entries(answers)) {
     for (const at of ['latest', 'safe'] as const) {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { openDefault } from '../../src/store/sqlite/driver.ts'
 import { sqlite } from '../../src/store/sqlite/index.ts'
 import { fakeChain } from '../../src/testkit/index.ts'
-import { BOB, Ledger, ledger, pay } from '../support/ledger.ts'
+import { BOB, type Ledger, ledger, pay } from '../support/ledger.ts'
 import { LiftedRpc } from '../support/nodes.ts'
 
 /** Cases about the database: numbers that outgrow a column, locks, tables that only grow. */
@@ -21,7 +21,11 @@ describe('C45 an internal counter above 2^31', () => {
     const store = sqlite({ file: h.file, world: h.world })
     await store.migrate('auto')
     await store.close()
-    h.sql((db) => db.exec(`INSERT INTO sqlite_sequence (name, seq) VALUES ('tidemark_watchers', ${INT32}), ('tidemark_audit', ${INT32})`))
+    h.sql((db) =>
+      db.exec(
+        `INSERT INTO sqlite_sequence (name, seq) VALUES ('tidemark_watchers', ${INT32}), ('tidemark_audit', ${INT32})`,
+      ),
+    )
   }
 
   test('counters, ids and block numbers go on', async () => {
@@ -31,7 +35,9 @@ describe('C45 an internal counter above 2^31', () => {
       await h.settle()
       expect((await h.watcher()).cursor?.number).toBe(INT32 + 20)
       h.sql((db) =>
-        db.exec(`UPDATE tidemark_watchers SET applied = ${INT32}, undone = ${INT32}, duplicates = ${INT32}, reorgs = ${INT32}, epoch = ${INT32}`),
+        db.exec(
+          `UPDATE tidemark_watchers SET applied = ${INT32}, undone = ${INT32}, duplicates = ${INT32}, reorgs = ${INT32}, epoch = ${INT32}`,
+        ),
       )
       const by = { actor: 'ada', reason: 'a look' }
       await h.tidemark.admin.pause('ledger/test', by)
@@ -49,7 +55,9 @@ describe('C45 an internal counter above 2^31', () => {
       expect(cursor?.number).toBe(INT32 + 21)
       expect(h.rows('SELECT id FROM tidemark_watchers')).toEqual([{ id: INT32 + 1 }])
       expect(h.rows('SELECT id FROM tidemark_audit ORDER BY id')).toEqual([{ id: INT32 + 1 }, { id: INT32 + 2 }])
-      expect(h.rows('SELECT DISTINCT block_number, watcher FROM tidemark_processed_events')).toEqual([{ block_number: INT32 + 21, watcher: INT32 + 1 }])
+      expect(h.rows('SELECT DISTINCT block_number, watcher FROM tidemark_processed_events')).toEqual([
+        { block_number: INT32 + 21, watcher: INT32 + 1 },
+      ])
       expect(h.balance(BOB)).toBe(5)
     })
   })
@@ -58,7 +66,7 @@ describe('C45 an internal counter above 2^31', () => {
 // Two processes that mark the same events at once: src/store/sqlite/processes.test.ts; a deferred transaction that
 // upgrades, with its control: src/store/sqlite/dangers.test.ts and src/dedup/deduplication-manager.test.ts.
 describe('C57 SQLite: read first, then write', () => {
-  test('another writer on the file: busy is not the handler\'s failure, and the whole commit is tried again', async () => {
+  test("another writer on the file: busy is not the handler's failure, and the whole commit is tried again", async () => {
     const chain = chainAt(20)
     await ledger({ chain, at: 'latest', startBlock: 15, busyTimeoutMs: 20 }, async (h) => {
       await h.settle()

@@ -22,7 +22,11 @@ describe('C29 undo reaches the events but not what was derived from them', () =>
   /** Reads a row, writes its successor, and answers what was there: null where there was nothing. */
   function change(db: SqliteDb, account: string, by: number): Before {
     const row = db.prepare('SELECT amount, changes FROM accounts WHERE name = ?').get(account) as any
-    db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)').run(account, (row?.amount ?? 0) + by, (row?.changes ?? 0) + 1)
+    db.prepare('INSERT OR REPLACE INTO accounts VALUES (?, ?, ?)').run(
+      account,
+      (row?.amount ?? 0) + by,
+      (row?.changes ?? 0) + 1,
+    )
     return { table: 'accounts', key: account, row: row ? { ...row } : null }
   }
 
@@ -36,7 +40,12 @@ describe('C29 undo reaches the events but not what was derived from them', () =>
     if (table === 'days') {
       if (row) db.prepare('UPDATE days SET total = ? WHERE day = ?').run(row.total as number, key)
       else db.prepare('DELETE FROM days WHERE day = ?').run(key)
-    } else if (row) db.prepare('UPDATE accounts SET amount = ?, changes = ? WHERE name = ?').run(row.amount as number, row.changes as number, key)
+    } else if (row)
+      db.prepare('UPDATE accounts SET amount = ?, changes = ? WHERE name = ?').run(
+        row.amount as number,
+        row.changes as number,
+        key,
+      )
     else db.prepare('DELETE FROM accounts WHERE name = ?').run(key)
   }
 
@@ -84,7 +93,10 @@ describe('C29 undo reaches the events but not what was derived from them', () =>
       chain.mine([tx('T2', transfer(TOKEN, BOB, BANK, 1))])
       await h.settle()
       expect(h.rows(`SELECT amount, changes FROM accounts WHERE name = '${BOB}'`)).toEqual([{ amount: 2, changes: 2 }])
-      expect(h.rows('SELECT day, total FROM days ORDER BY day')).toEqual([{ day: 6, total: 3 }, { day: 7, total: 1 }])
+      expect(h.rows('SELECT day, total FROM days ORDER BY day')).toEqual([
+        { day: 6, total: 3 },
+        { day: 7, total: 1 },
+      ])
     } finally {
       await h.close()
     }

@@ -361,14 +361,14 @@ describe('reorgs', () => {
   })
 
   test('the replacement is on hand before the rollback', async () => {
-    const { chain, rpc, driver } = setup('latest')
+    const { chain, rpc, driver } = setup('latest', { finality: { depth: 100 } })
     for (let n = 1; n <= 22; n++) chain.mine([pay(n)])
     await driver.run()
     chain.reorg(3)
     expect((await driver.step()).kind).toBe('rollback')
     rpc.log.clear()
     // Only the block above the old cursor is still to be fetched.
-    await driver.step()
+    expect((await driver.step()).kind).toBe('blocks')
     const asked = rpc.log.records.filter((record) => record.method === 'eth_getLogs')
     expect(asked).toHaveLength(1)
   })
@@ -567,7 +567,7 @@ test('over real HTTP, with broken connections, pages of HTML and lost answers', 
   const node = fakeNode(rpc)
   const world = testWorld({ autoAdvance: true })
   try {
-    const transport = httpTransport(await node.listen(), { label: 'rpc[0]', timeoutMs: 5000, world })
+    const transport = httpTransport(await node.listen(), { label: 'rpc[0]', timeoutMs: 5000, world: realWorld })
     const driver = new Driver(1, sourceOf(1, [transport], { world, maxRange: 10 }), plan('latest'))
     await driver.run(400, true)
     chain.reorg(4, { reinclude: 'shuffled' })

@@ -79,7 +79,7 @@ async function run(seed: number): Promise<{ driver: Driver; chain: FakeChain; fa
 test('a seeded swarm of hostile nodes ends in what the chain holds', async () => {
   let faults = 0
   let rollbacks = 0
-  for (let seed = 900; seed <= 2400; seed++) {
+  for (let seed = 1400; seed <= 3000; seed++) {
     try {
       const end = await run(seed)
       expect(end.driver.held(), `seed ${seed}`).toEqual(end.driver.expected(end.chain))

@@ -1,8 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
+import { Agent, request } from 'node:http'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /** Chain id of the node; not one of the fake chains'. */
@@ -31,6 +33,12 @@ export interface NodeBlock {
 }
 
 export type RpcRequest = readonly [method: string, ...params: unknown[]]
+
+interface Answer<T> {
+  readonly id: number
+  readonly result?: T
+  readonly error?: { readonly message: string }
+}
 
 export function hex(n: number): string {
   return `0x${n.toString(16)}`
@@ -67,6 +75,8 @@ export class Anvil {
   readonly url: string
   private readonly child: ChildProcess
   private readonly onExit = () => this.child.kill('SIGKILL')
+  /** Thousands of small calls: one open connection, and no more around it than needed. */
+  private readonly agent = new Agent({ keepAlive: true })
   private id = 0
 
   private constructor(program: string, port: number) {
@@ -123,14 +133,21 @@ export class Anvil {
   async batch<T>(calls: readonly RpcRequest[]): Promise<T[]> {
     if (calls.length === 0) return []
     const body = calls.map(([method, ...params]) => ({ jsonrpc: '2.0', id: ++this.id, method, params }))
-    const headers = { 'content-type': 'application/json' }
-    const response = await fetch(this.url, { method: 'POST', headers, body: JSON.stringify(body) })
-    const answers = (await response.json()) as { id: number; result?: T; error?: { message: string } }[]
+    const answers = JSON.parse(await this.post(JSON.stringify(body))) as Answer<T>[]
     const byId = new Map(answers.map((answer) => [answer.id, answer]))
     return body.map(({ id, method }) => {
       const answer = byId.get(id)
       if (!answer || answer.error) throw new Error(`anvil refused ${method}: ${answer?.error?.message ?? 'no answer'}`)
       return answer.result as T
+    })
+  }
+
+  private post(body: string): Promise<string> {
+    return new Promise((resolve, reject) => {
+      const options = { method: 'POST', agent: this.agent, headers: { 'content-type': 'application/json' } }
+      const sent = request(this.url, options, (response) => text(response).then(resolve, reject))
+      sent.once('error', reject)
+      sent.end(body)
     })
   }
 
@@ -149,6 +166,7 @@ export class Anvil {
 
   async stop(): Promise<void> {
     process.off('exit', this.onExit)
+    this.agent.destroy()
     if (this.child.exitCode !== null || this.child.signalCode !== null) return
     const gone = new Promise((resolve) => this.child.once('exit', resolve))
     this.child.kill('SIGKILL')

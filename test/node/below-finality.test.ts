@@ -53,11 +53,11 @@ describe.runIf(program)('a real node goes back below what counted as final', () 
 
   test('each watcher halts at its own line, loses nothing, and goes on when the node is right again', async () => {
     console.log(`below finality: NODE_SEED=${seed}`)
-    const { node, story, watcher } = stage
+    const { story, watcher } = stage
     for (let i = 0; i < BLOCKS; i++) await story.mine()
     watcher.start()
     await stage.caughtUp()
-    const snapshot = await node.call('evm_snapshot')
+    const right = await story.keep()
     const first = await nodeLogs()
 
     // Deeper than the confirmations, above finality: one halts, the others undo it and go on.
@@ -94,7 +94,7 @@ describe.runIf(program)('a real node goes back below what counted as final', () 
 
     // The node comes to its senses: with the operator's word all go on, and nothing is missing or doubled.
     await watcher.stop()
-    expect(await node.call('evm_revert', snapshot)).toBe(true)
+    await story.restore(right)
     for (let i = 0; i < 4; i++) await story.mine()
     for (const name of ALL) await stage.resume(name)
     watcher.halted.clear()
@@ -102,5 +102,5 @@ describe.runIf(program)('a real node goes back below what counted as final', () 
     await stage.caughtUp()
     await watcher.stop()
     expect(await stage.differences()).toEqual([])
-  }, 120_000)
+  }, 180_000)
 })

@@ -55,10 +55,10 @@ export function readTables(file: string): Tables {
   const database = openDefault(file)
   try {
     database.exec('PRAGMA busy_timeout = 5000; BEGIN')
-    const read = (table: string, columns: string) =>
-      database.prepare(`SELECT ${columns} FROM ${table}`).all().map(line).sort()
-    const raw = RAW.map((table) => [table, read(table, COLUMNS)] as const)
-    const sums = SUMS.map((table) => [table, read(table, 'account, amount')] as const)
+    const read = (select: string) => database.prepare(select).all().map(line).sort()
+    const raw = RAW.map((table) => [table, read(`SELECT ${COLUMNS} FROM ${table}`)] as const)
+    // The undo function leaves a zero where there was no row: that is the user's way, and no difference.
+    const sums = SUMS.map((table) => [table, read(`SELECT account, amount FROM ${table} WHERE amount <> 0`)] as const)
     return Object.fromEntries([...raw, ...sums])
   } finally {
     database.close()

@@ -4,7 +4,7 @@ import { LEDGER, type Stage } from './stage.ts'
 
 /** Blocks before the watcher first starts: its backfill. */
 const HISTORY = 400
-const BLOCKS = 1_080
+const BLOCKS = 1_100
 const KILLS = 5
 const DEPTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { WatcherStatus } from '../../src/app/types.ts'
-import { createTidemark, defineConfig } from '../../src/index.ts'
+import { createTidemark, defineConfig, TidemarkError } from '../../src/index.ts'
 import { sqlite } from '../../src/store/sqlite/index.ts'
 import type { Random } from '../../src/testkit/random.ts'
 import { Anvil, CHAIN_ID } from './anvil.ts'
@@ -16,8 +16,8 @@ export const LEDGER = 'ledger/node'
 export const CREDITS = 'credits/node'
 export const PAYOUTS = 'payouts/node'
 const CONFIRMATIONS = 12
-/** For each wait; a run on a busy machine needs a few seconds. */
-const LIMIT_MS = 30_000
+/** For each wait. A second or two on a quiet machine; a busy one may take many times as long. */
+const LIMIT_MS = 60_000
 
 export type Standings = Readonly<Record<string, WatcherStatus>>
 
@@ -54,6 +54,10 @@ export class Stage {
     const reader = createTidemark(defineConfig({ store: sqlite({ file: this.file }), chains: {}, watchers: {} }))
     try {
       return Object.fromEntries((await reader.status()).watchers.map((watcher) => [watcher.name, watcher]))
+    } catch (error) {
+      // The process has only just started.
+      if (TidemarkError.has(error, 'STORE_MIGRATION_NEEDED')) return {}
+      throw error
     } finally {
       await reader.stop()
     }

@@ -176,6 +176,17 @@ export class Story {
     await this.node.call('anvil_reorg', depth, [])
   }
 
+  /** The chain as it is now, to come back to. */
+  async keep(): Promise<unknown> {
+    return this.node.call('anvil_dumpState', false)
+  }
+
+  /** Puts a kept chain in the place of the one that is: the very same blocks. */
+  async restore(kept: unknown): Promise<void> {
+    await this.node.call('anvil_loadState', kept)
+    this.waiting = []
+  }
+
   private async transactions(first: number, depth: number): Promise<Transaction[]> {
     const offsets = Array.from({ length: depth }, (_, i) => i)
     const blocks = await this.node.batch<{ transactions: Omit<Transaction, 'raw' | 'offset'>[] }>(

@@ -58,7 +58,7 @@ export class WatcherProcess {
    * Waits until something heard makes the condition true.
    * @throws {Error} when the process dies by itself, a watcher halts that should not, or the time is over
    */
-  async until(what: string, condition: () => boolean, limitMs = 30_000): Promise<void> {
+  async until(what: string, condition: () => boolean, limitMs = 60_000): Promise<void> {
     if (condition()) return
     let timer: NodeJS.Timeout | undefined
     const met = new Promise<void>((done) => this.waiters.push({ condition: () => condition() || this.isStuck(), done }))

@@ -20,9 +20,10 @@ const columns = {
 }
 
 function add(db, table, account, amount) {
-  const upsert = `INSERT INTO ${table} (account, amount) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`
-  db.prepare(upsert).run(account, amount)
-  db.prepare(`DELETE FROM ${table} WHERE account = ? AND amount = 0`).run(account)
+  db.prepare(
+    `INSERT INTO ${table} (account, amount) VALUES (?, ?)
+     ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`,
+  ).run(account, amount)
 }
 
 /** `balance += x`: the very thing that a redelivery, or an undo too few, breaks. */
@@ -102,7 +103,7 @@ const tidemark = createTidemark(
   defineConfig({
     store: sqlite({ file }),
     // The node's own finality is two blocks deep and holds for nothing; a depth above every reorg is what is true here.
-    chains: { node: { id: Number(chainId), rpc: [url], finality: { depth: 16 }, pollMs: 50, maxRange: 40 } },
+    chains: { node: { id: Number(chainId), rpc: [url], finality: { depth: 16 }, pollMs: 100, maxRange: 40 } },
     watchers: { ledger, credits, payouts },
   }),
 )

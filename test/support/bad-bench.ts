@@ -2,7 +2,7 @@ import { expect } from 'vitest'
 import type { Status } from '../../src/app/types.ts'
 import type { Watcher } from '../../src/handle/watch.ts'
 import { type SqliteDb, watch } from '../../src/store/sqlite/index.ts'
-import { type FakeChain, fakeChain, type FakeLog, type OracleSource } from '../../src/testkit/index.ts'
+import { type FakeChain, type FakeLog, fakeChain, type OracleSource } from '../../src/testkit/index.ts'
 import { type Changes, differences, ledger, pay, SCHEMA, type TableName, TOKEN } from './demo-ledger.ts'
 import { Harness } from './harness.ts'
 
@@ -111,7 +111,9 @@ export class BadBench {
   }
 
   marks(): number[] {
-    const rows = this.h.rows("SELECT block_number FROM tidemark_events WHERE watcher = 'ledger/test' ORDER BY block_number")
+    const rows = this.h.rows(
+      "SELECT block_number FROM tidemark_events WHERE watcher = 'ledger/test' ORDER BY block_number",
+    )
     return rows.map((row) => Number(row.block_number))
   }
 

@@ -59,7 +59,8 @@ function spelled(rows: readonly SqliteRow[]): string[] {
 function commitsOf(db: SqliteDatabaseLike): End {
   const rows = db.prepare('SELECT from_block, to_block, events, digest FROM tidemark_commits ORDER BY from_block').all()
   const digest = Buffer.alloc(16)
-  for (const row of rows) for (const [i, byte] of (row.digest as Uint8Array).entries()) digest[i] = (digest[i] as number) ^ byte
+  for (const row of rows)
+    for (const [i, byte] of (row.digest as Uint8Array).entries()) digest[i] = (digest[i] as number) ^ byte
   const gaps = rows.filter((row, i) => i > 0 && row.from_block !== Number(rows[i - 1]?.to_block) + 1).length
   const events = rows.reduce((sum, row) => sum + Number(row.events), 0)
   return { from: rows[0]?.from_block, to: rows.at(-1)?.to_block, gaps, events, digest: digest.toString('hex') }

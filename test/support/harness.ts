@@ -47,7 +47,12 @@ export class Harness {
     const { watchers, chain, chainInput, open, busyTimeoutMs } = this.options
     const tidemark = createTidemark(
       defineConfig({
-        store: sqlite({ file: this.file, world: this.world, ...(open ? { open } : {}), ...(busyTimeoutMs ? { busyTimeoutMs } : {}) }),
+        store: sqlite({
+          file: this.file,
+          world: this.world,
+          ...(open ? { open } : {}),
+          ...(busyTimeoutMs ? { busyTimeoutMs } : {}),
+        }),
         chains: { test: { id: chain.chainId, rpc: [...this.rpc], pollMs: 100, ...chainInput } },
         watchers,
         ...this.options.config,

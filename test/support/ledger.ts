@@ -90,7 +90,9 @@ function ledgerWatcher(options: LedgerOptions, calls: string[]) {
       credit(db, from, -amount)
       credit(db, to, amount)
       const added = db
-        .prepare('INSERT INTO entries (block_hash, transaction_hash, log_index, receiver, amount) VALUES (?, ?, ?, ?, ?)')
+        .prepare(
+          'INSERT INTO entries (block_hash, transaction_hash, log_index, receiver, amount) VALUES (?, ?, ?, ?, ?)',
+        )
         .run(event.blockHash, event.transactionHash, event.logIndex, to, amount)
       return { entry: Number(added.lastInsertRowid) }
     },
@@ -125,7 +127,11 @@ export class Ledger extends Harness {
   entries(): string[] {
     return this.rows('SELECT * FROM entries ORDER BY n').map((row) => {
       const { transaction_hash, log_index, block_hash, amount } = row
-      const event = { transactionHash: String(transaction_hash), logIndex: Number(log_index), blockHash: String(block_hash) }
+      const event = {
+        transactionHash: String(transaction_hash),
+        logIndex: Number(log_index),
+        blockHash: String(block_hash),
+      }
       return `${place(event)} ${amount}`
     })
   }
@@ -133,7 +139,11 @@ export class Ledger extends Harness {
   /** Rows of `tidemark_processed_events`, by block and index. */
   marks(): string[] {
     return this.rows(`${MARKS} ORDER BY block_number, transaction_hash, log_index`).map((row) =>
-      place({ transactionHash: String(row.transaction_hash), logIndex: Number(row.log_index), blockHash: String(row.block_hash) }),
+      place({
+        transactionHash: String(row.transaction_hash),
+        logIndex: Number(row.log_index),
+        blockHash: String(row.block_hash),
+      }),
     )
   }
 
@@ -176,7 +186,9 @@ export class Ledger extends Harness {
   /** Moves the cursor by hand, as an operator with a database shell would. */
   moveCursor(number: number): void {
     const hash = this.ledger.chain.blockByNumber(number)?.hash
-    this.sql((db) => db.exec(`UPDATE tidemark_watchers SET cursor_block = ${number}, cursor_hash = X'${hash?.slice(2)}'`))
+    this.sql((db) =>
+      db.exec(`UPDATE tidemark_watchers SET cursor_block = ${number}, cursor_hash = X'${hash?.slice(2)}'`),
+    )
   }
 }
 
@@ -188,7 +200,11 @@ function expectedTables(chain: LedgerOptions['chain'], filter: Parameters<typeof
   })
   return {
     balances: [...transferBalances(chain, filter)].map(([account, amount]) => ({ account, amount })),
-    entries: places.map(({ block_number: _, moved, ...one }) => ({ ...one, receiver: moved?.to, amount: moved?.value })),
+    entries: places.map(({ block_number: _, moved, ...one }) => ({
+      ...one,
+      receiver: moved?.to,
+      amount: moved?.value,
+    })),
     marks: places.map(({ moved: _, ...one }) => one),
   }
 }

@@ -55,7 +55,10 @@ export class LiftedRpc extends FakeRpc {
   }
 
   override async send(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcOutcome[]> {
-    const outcomes = await super.send(calls.map((call) => this.#lowered(call)), signal)
+    const outcomes = await super.send(
+      calls.map((call) => this.#lowered(call)),
+      signal,
+    )
     return outcomes.map((one) => (one.ok ? { ok: true, result: this.#lifted(one.result) } : one))
   }
 
@@ -64,7 +67,9 @@ export class LiftedRpc extends FakeRpc {
     const lower = (value: unknown): unknown => {
       if (isHeight(value)) return moveHex(value, -this.#by)
       if (typeof value !== 'object' || value === null) return value
-      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, fields.includes(key) ? lower(one) : one]))
+      return Object.fromEntries(
+        Object.entries(value).map(([key, one]) => [key, fields.includes(key) ? lower(one) : one]),
+      )
     }
     return { method, params: params.map(lower) }
   }

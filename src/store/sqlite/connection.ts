@@ -81,36 +81,38 @@ export class Connection {
   }
 }
 
-/** Statements of handlers kept for the next event. */
+/** Statements of handlers kept for the next event, for each of the two ways to read integers. */
 export const USER_STATEMENTS = 256
 
 /** Prepared statements by text, the least recently used dropped first. */
 export class StatementCache {
   readonly #database: SqliteDatabaseLike
-  readonly #statements = new Map<string, SqliteStatementLike>()
+  // Two maps, since two users of one text may want different integers, and a key made of both would be a new text to be
+  // hashed at every call.
+  readonly #numbers = new Map<string, SqliteStatementLike>()
+  readonly #bigints = new Map<string, SqliteStatementLike>()
 
   constructor(database: SqliteDatabaseLike) {
     this.#database = database
   }
 
   get size(): number {
-    return this.#statements.size
+    return this.#numbers.size + this.#bigints.size
   }
 
-  /** @param bigints part of the key: two users of one text may want different integers */
   get(sql: string, bigints: boolean): SqliteStatementLike {
-    const key = (bigints ? 'b' : 'n') + sql
-    const known = this.#statements.get(key)
+    const statements = bigints ? this.#bigints : this.#numbers
+    const known = statements.get(sql)
     // The order of a Map is that of insertion: taking it out and in again makes it the newest.
-    if (known) this.#statements.delete(key)
+    if (known) statements.delete(sql)
     const statement = known ?? this.fresh(sql, bigints)
-    this.#statements.set(key, statement)
-    if (this.#statements.size > USER_STATEMENTS) this.#dropOldest()
+    statements.set(sql, statement)
+    if (statements.size > USER_STATEMENTS) dropOldest(statements)
     return statement
   }
 
   has(sql: string, bigints: boolean): boolean {
-    return this.#statements.has((bigints ? 'b' : 'n') + sql)
+    return (bigints ? this.#bigints : this.#numbers).has(sql)
   }
 
   /** A statement of its own: an open iterator would be reset by another use of a shared one. */
@@ -121,13 +123,14 @@ export class StatementCache {
   }
 
   clear(): void {
-    this.#statements.clear()
+    this.#numbers.clear()
+    this.#bigints.clear()
   }
+}
 
-  #dropOldest(): void {
-    for (const oldest of this.#statements.keys()) {
-      this.#statements.delete(oldest)
-      return
-    }
+function dropOldest(statements: Map<string, unknown>): void {
+  for (const oldest of statements.keys()) {
+    statements.delete(oldest)
+    return
   }
 }

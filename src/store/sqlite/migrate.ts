@@ -23,10 +23,14 @@ function readMeta(connection: Connection, name: string): number {
   return Number(connection.database.prepare(READ_META).get(name)?.value ?? 0)
 }
 
-/** Reads the two versions; inside a transaction or outside. */
+/** Reads the two versions; inside a transaction or outside. @throws {TidemarkError} `STORE_*` */
 export function schemaState(connection: Connection): SchemaState {
-  if (!connection.database.prepare(HAS_META).get()) return { version: 0, oldest: 0 }
-  return { version: readMeta(connection, 'schema_version'), oldest: readMeta(connection, 'oldest_code') }
+  try {
+    if (!connection.database.prepare(HAS_META).get()) return { version: 0, oldest: 0 }
+    return { version: readMeta(connection, 'schema_version'), oldest: readMeta(connection, 'oldest_code') }
+  } catch (error) {
+    throw storeError(error)
+  }
 }
 
 /** The last step that this code knows. */
@@ -70,8 +74,8 @@ export function applyPending(connection: Connection, steps: readonly Migration[]
 }
 
 function applyStep(connection: Connection, step: Migration, known: number): boolean {
-  connection.control('BEGIN IMMEDIATE')
   try {
+    connection.control('BEGIN IMMEDIATE')
     const state = schemaState(connection)
     refuseNewer(state, known)
     const behind = state.version < step.number

@@ -48,15 +48,15 @@ export class SqliteTx implements Tx<SqliteDb> {
   savepoint(name: string): void {
     // Outside a transaction SQLite would open one by itself here.
     if (!this.#connection.inTransaction) throw lost()
-    this.#connection.control(`SAVEPOINT ${savepointName(name)}`)
+    this.#connection.control(savepointSql(name).open)
   }
 
   release(name: string): void {
-    this.#connection.control(`RELEASE ${savepointName(name)}`)
+    this.#connection.control(savepointSql(name).release)
   }
 
   rollbackTo(name: string): void {
-    this.#connection.control(`ROLLBACK TO ${savepointName(name)}`)
+    this.#connection.control(savepointSql(name).rollbackTo)
   }
 
   openScope(rules: ScopeRules): DbScope<SqliteDb> {
@@ -68,6 +68,7 @@ export class SqliteTx implements Tx<SqliteDb> {
   }
 
   *interruptible<T>(op: () => Op<T>, hardLimitMs: number): Op<T> {
+    if (this.#connection.world.simulated) return runSync(op())
     return callWithin(() => runSync(op()), hardLimitMs)
   }
 }
@@ -76,10 +77,23 @@ function lost(): TidemarkError {
   return new TidemarkError('TRANSACTION_LOST', 'The transaction ended before Tidemark was done with it')
 }
 
-/** The name becomes part of a statement that is kept, so it is one of few, and plain. */
-function savepointName(name: string): string {
+interface SavepointSql {
+  readonly open: string
+  readonly release: string
+  readonly rollbackTo: string
+}
+
+/** Texts made once a name: two of them run for every event. Names are constants of the engine, so there are few. */
+const savepoints = new Map<string, SavepointSql>()
+
+/** The name becomes part of statements that are kept, so it is one of few, and plain. */
+function savepointSql(name: string): SavepointSql {
+  const known = savepoints.get(name)
+  if (known) return known
   if (!/^[a-z_]{1,40}$/.test(name)) throw new TypeError('a savepoint is named with lower-case letters and underscores')
-  return name
+  const made = { open: `SAVEPOINT ${name}`, release: `RELEASE ${name}`, rollbackTo: `ROLLBACK TO ${name}` }
+  savepoints.set(name, made)
+  return made
 }
 
 /**

@@ -154,7 +154,9 @@ function kept({ now, tables }: Checked): void {
 function trail({ now, tables }: Checked): void {
   const line = Math.max(now.settled ?? -1, now.finalized ?? -1)
   none(tables.marks, 'undo', ({ block, place }) => block > line && tables.trail.get(block) !== place.split('/')[1], (mark) => `${now.kind}: block ${mark.block} has events and is not remembered as it was applied`)
-  none([...tables.trail.keys()], 'bounds', (block) => block < (now.settled ?? -1), (block) => `${now.kind}: block ${block} is remembered below the settled ${now.settled}`)
+  // The block on the line stays until the next one settles, also when that settles in the commit that applies it.
+  const below = [...tables.trail.keys()].filter((block) => block < (now.settled ?? -1))
+  must(below.length <= 1, 'bounds', () => `${now.kind}: blocks ${below.join(' ')} are remembered below the settled ${now.settled}`)
 }
 
 function xor(marks: readonly MarkLine[]): string {
@@ -181,10 +183,11 @@ function sums(now: WatcherState, tables: WatcherTables, row: CommitLine): void {
 }
 
 /** Everything that grows has a limit (P6), and forgetting stays behind it (P7). */
-function bounds({ now, tables, options }: Checked): void {
+function bounds({ now, tables, options, catchingUp }: Checked): void {
   const { retentionBlocks, undoLimitBlocks } = options
   const at = now.cursor ?? now.startBlock - 1
   const settled = now.settled ?? now.startBlock - 1
+  if (catchingUp) return
   must(now.lowWater === null || now.lowWater <= Math.min(settled, at - retentionBlocks), 'marks', () => {
     return `${now.kind}: marks are forgotten up to ${now.lowWater}; settled ${settled}, cursor ${at}, kept for ${retentionBlocks} blocks`
   })

@@ -18,6 +18,7 @@ import { Gate, type Liar, ProcessTransport } from './transport.ts'
 
 /** The clock is everyone's, the randomness a process's own: two with the same tokens would not fence each other. */
 class ProcessWorld implements World {
+  readonly simulated = true
   readonly #clock: TestWorld
   readonly #jitter: Random
   readonly #bytes: Random
