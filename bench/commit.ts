@@ -21,7 +21,7 @@ interface Work {
   readonly logsPerBlock: number
 }
 
-export const WORK: Readonly<Record<Size, readonly Work[]>> = {
+const WORK: Readonly<Record<Size, readonly Work[]>> = {
   full: [
     { name: 'backfill', blocks: 10_000, logsPerBlock: 10 },
     { name: 'block', blocks: 2_000, logsPerBlock: 10 },
@@ -31,7 +31,7 @@ export const WORK: Readonly<Record<Size, readonly Work[]>> = {
     { name: 'block', blocks: 40, logsPerBlock: 2 },
   ],
 }
-const TURNS = 3
+const TURNS: Readonly<Record<Size, number>> = { full: 3, tiny: 1 }
 
 const SCHEMA = 'CREATE TABLE deposits (id INTEGER PRIMARY KEY, account TEXT NOT NULL, amount TEXT NOT NULL)'
 const INSERT = 'INSERT INTO deposits (account, amount) VALUES (?, ?)'
@@ -68,7 +68,7 @@ interface EngineTurn extends Took {
   readonly sizes: readonly number[]
 }
 
-export async function engineTurn(work: Work): Promise<EngineTurn> {
+async function engineTurn(work: Work): Promise<EngineTurn> {
   return withFile(async (file) => {
     prepared(file).close()
     const sizes: number[] = []
@@ -106,10 +106,10 @@ function accountOf(nth: number): string {
   return ACCOUNTS[(nth * 17 + 5) % ACCOUNTS.length] ?? ''
 }
 
-async function measure(work: Work): Promise<Figure[]> {
+async function measure(work: Work, turns: number): Promise<Figure[]> {
   const engine: EngineTurn[] = []
   const bare: Took[] = []
-  for (let turn = 0; turn < TURNS; turn++) {
+  for (let turn = 0; turn < turns; turn++) {
     const took = await engineTurn(work)
     engine.push(took)
     bare.push(await bareTurn(took.sizes))
@@ -136,6 +136,6 @@ export const commit: Bench = {
   name: 'commit',
   says: 'the whole engine against the same inserts alone, on the same driver',
   async *run(size) {
-    for (const work of WORK[size]) yield* await measure(work)
+    for (const work of WORK[size]) yield* await measure(work, TURNS[size])
   },
 }

@@ -18,11 +18,16 @@ interface Plan {
   readonly blocks: number
   readonly logsPerBlock: number
   readonly retentionBlocks: number
+  /** Events a commit should not exceed. */
+  readonly maxEvents: number
+  /** Commits between two counts of the rows: counting 100,000 marks takes some milliseconds. */
+  readonly countEvery: number
 }
 
 const PLANS: Readonly<Record<Size, Plan>> = {
-  full: { blocks: 100_000, logsPerBlock: 10, retentionBlocks: 10_000 },
-  tiny: { blocks: 3_000, logsPerBlock: 1, retentionBlocks: 500 },
+  // Retention and batches are the defaults.
+  full: { blocks: 100_000, logsPerBlock: 10, retentionBlocks: 10_000, maxEvents: 5_000, countEvery: 16 },
+  tiny: { blocks: 1_200, logsPerBlock: 1, retentionBlocks: 150, maxEvents: 50, countEvery: 1 },
 }
 const SAMPLES = 10
 /** The most that the second half may hold, in parts of the first. */
@@ -38,13 +43,14 @@ function shapeOf(mode: Mode, { blocks, logsPerBlock }: Plan): ChainShape {
   return { logsPerBlock, head, step: 0, lastHead: head, finality: FINALITY }
 }
 
-function watcherOf(mode: Mode, { blocks }: Plan): AnyWatcher {
+function watcherOf(mode: Mode, { blocks, maxEvents }: Plan): AnyWatcher {
   const transfers = rows({ table: 'transfers', columns: { sender: 'bytes', receiver: 'bytes', amount: 'uint256' } })
   return watch({
     on: { bench: { address: TOKEN, startBlock: 1, endBlock: blocks, at: mode } },
     events: { Transfer: { event: 'event Transfer(address indexed from, address indexed to, uint256 value)' } },
     tables: { transfers },
     undo: 'managed',
+    batch: { maxEvents },
     handle({ event, tables }) {
       const { from, to, value } = event.args
       tables.transfers.insert({ sender: from, receiver: to, amount: value })
@@ -98,10 +104,11 @@ function* tableFigures(name: string, sampler: Sampler, limits: Readonly<Record<s
   yield alone(`${name}/log-file/peak`, sampler.logFilePeakMb, 'MB')
 }
 
-export async function runMode(mode: Mode, plan: Plan): Promise<Figure[]> {
+async function runMode(mode: Mode, plan: Plan): Promise<Figure[]> {
   return withFile(async (file) => {
     const chain = new GeneratedChain(shapeOf(mode, plan))
-    const sampler = new Sampler(file, (plan.blocks * plan.logsPerBlock) / SAMPLES)
+    const every = (plan.blocks * plan.logsPerBlock) / SAMPLES
+    const sampler = new Sampler(file, { every, countEvery: plan.countEvery })
     const { wallMs, cpuMs } = await runToEnd({
       file,
       chain,

@@ -4,6 +4,13 @@ import { runInNewContext } from 'node:vm'
 import type { TidemarkEvents } from '../src/app/types.ts'
 import { openDefault, type SqliteDatabaseLike } from '../src/store/sqlite/driver.ts'
 
+export interface SamplerOptions {
+  /** Events between two samples of memory. */
+  readonly every: number
+  /** Commits between two counts of rows. */
+  readonly countEvery: number
+}
+
 export interface Sample {
   readonly events: number
   /** The JavaScript heap after a collection. */
@@ -16,8 +23,6 @@ interface Rows {
   readonly end: number
 }
 
-/** Rows are counted at every so many commits: counting 100,000 marks takes some milliseconds. */
-const COUNT_EVERY = 16
 const MB = 1024 * 1024
 
 setFlagsFromString('--expose-gc')
@@ -34,30 +39,29 @@ export class Sampler {
   widest = 0
   logFilePeakMb = 0
   readonly #file: string
-  readonly #every: number
+  readonly #options: SamplerOptions
   readonly #peaks = new Map<string, number>()
   #database: SqliteDatabaseLike | undefined
   #tables: readonly string[] = []
   #events = 0
   #commits = 0
 
-  /** @param every events between two samples of memory */
-  constructor(file: string, every: number) {
+  constructor(file: string, options: SamplerOptions) {
     this.#file = file
-    this.#every = every
+    this.#options = options
   }
 
   applied({ from, to, events }: TidemarkEvents['applied']): void {
     this.#events += events
     this.widest = Math.max(this.widest, to - from + 1)
-    if (this.#commits++ % COUNT_EVERY === 0) this.#count()
-    while (this.#events >= (this.samples.length + 1) * this.#every) this.#sample()
+    if (this.#commits++ % this.#options.countEvery === 0) this.#count()
+    while (this.#events >= (this.samples.length + 1) * this.#options.every) this.#sample()
   }
 
   #sample(): void {
     collect()
     const { heapUsed, rss } = process.memoryUsage()
-    this.samples.push({ events: (this.samples.length + 1) * this.#every, heapMb: heapUsed / MB, rssMb: rss / MB })
+    this.samples.push({ events: (this.samples.length + 1) * this.#options.every, heapMb: heapUsed / MB, rssMb: rss / MB })
   }
 
   /** Every table of Tidemark, with the most rows that were seen and those at the end. */

@@ -32,7 +32,7 @@ const table = {
   },
   WATCHER_FILTER_CHANGED: {
     kind: 'refused',
-    next: 'Start with --accept from-here to use the new filter from the cursor on, or give the new watcher a name of its own.',
+    next: 'Start with --accept from-here to use the new filter from here on (blocks that are not settled yet are done again), or give the new watcher a name of its own.',
   },
   WATCHER_RENAMED: { kind: 'refused', next: 'Run `tidemark rename OLD NEW`, or start the new name at `startBlock: \'now\'`.' },
   ABI_INVALID: { kind: 'refused', next: 'Correct the event signature or ABI item.' },
@@ -61,7 +61,7 @@ const table = {
   },
   HANDLER_ENDED_TRANSACTION: {
     kind: 'halts',
-    next: 'The handler committed or rolled back on db.raw. Look at what it wrote for this event, correct it, then resume.',
+    next: 'The handler ended the transaction on db.raw. Look at what it wrote for this event, correct it, then resume.',
   },
   SCOPE_DEAD: { kind: 'refused', next: 'Use `db` and `tables` only inside the callback that received them.' },
   COMMIT_UNKNOWN: { kind: 'retries', next: 'The answer to COMMIT was lost; the position is read again before anything is repeated.' },

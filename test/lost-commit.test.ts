@@ -33,11 +33,14 @@ interface Calls {
 }
 
 function counting(calls: Calls): Watcher {
-  const counted = (name: keyof Calls) => (scope: never) => {
-    calls[name]++
-    return good[name](scope)
+  const counted = <S>(name: keyof Calls, stage: (scope: S) => unknown) => {
+    return (scope: S) => {
+      calls[name]++
+      return stage(scope)
+    }
   }
-  return ledger({ handle: counted('handle'), undo: counted('undo'), final: counted('final') })
+  const { handle, undo, final } = good
+  return ledger({ handle: counted('handle', handle), undo: counted('undo', undo), final: counted('final', final) })
 }
 
 interface Outcome {

@@ -146,3 +146,22 @@ test('an EIP-1193 provider plugs in by shape; its errors become outcomes', async
   const outcomes = await eip1193Transport(provider, { label: 'viem' }).send(calls(2))
   expect(outcomes.map(meaning)).toEqual(['ok', 'unsupported'])
 })
+
+test('a URL with user and password works: both go into the header that they stand for', async () => {
+  let seen: string | undefined
+  const server = createServer((request, response) => {
+    seen = request.headers.authorization
+    json(response, { id: 1, result: '0x1' })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  close = () =>
+    new Promise((resolve) => {
+      server.closeAllConnections()
+      server.close(() => resolve())
+    })
+  const { port } = server.address() as AddressInfo
+  const url = `http://alice:p%40ss@127.0.0.1:${port}`
+  const [outcome] = await httpTransport(url, { label: 'rpc[0]', timeoutMs: 2000, world: realWorld }).send(calls(1))
+  expect(meaning(outcome)).toBe('ok')
+  expect(seen).toBe(`Basic ${Buffer.from('alice:p@ss').toString('base64')}`)
+})

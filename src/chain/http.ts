@@ -130,9 +130,35 @@ const MAX_BATCH = 100
 const RECOVER_AFTER = 8
 const RECOVER_AT_MOST = 1024
 
+/** The URL without user and password: `fetch` refuses them there. */
+function urlOf(text: string): string {
+  const url = new URL(text)
+  url.username = ''
+  url.password = ''
+  return url.href
+}
+
+/** A lone `%` in a password is taken as it is. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
+/** User and password of a URL as the header that they stand for (RFC 7617). */
+function authorizationOf(text: string): Readonly<Record<string, string>> {
+  const { username, password } = new URL(text)
+  if (username === '' && password === '') return {}
+  const bytes = new TextEncoder().encode(`${decoded(username)}:${decoded(password)}`)
+  return { authorization: `Basic ${btoa(String.fromCharCode(...bytes))}` }
+}
+
 class HttpTransport implements RpcTransport {
   readonly label: string
   readonly #url: string
+  readonly #authorization: Readonly<Record<string, string>>
   readonly #options: HttpOptions
   #maxBatch = MAX_BATCH
   #accepted = 0
@@ -140,7 +166,8 @@ class HttpTransport implements RpcTransport {
 
   constructor(url: string, options: HttpOptions) {
     this.label = options.label
-    this.#url = url
+    this.#url = urlOf(url)
+    this.#authorization = authorizationOf(url)
     this.#options = options
   }
 
@@ -201,7 +228,7 @@ class HttpTransport implements RpcTransport {
     const requests = calls.map((call, i) => ({ jsonrpc: '2.0', id: i + 1, ...call }))
     return fetch(this.#url, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', ...this.#options.headers },
+      headers: { 'content-type': 'application/json', ...this.#authorization, ...this.#options.headers },
       body: JSON.stringify(calls.length === 1 ? requests[0] : requests),
       signal,
     })

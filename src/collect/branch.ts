@@ -139,7 +139,7 @@ async function alsoHas(reader: ChainReader, provider: number, ours: BlockRef, si
 function isBuried({ plan, position, view, claim }: Task, block: BlockRef): boolean {
   const byUser = typeof plan.at === 'object' && block.number > lineOf(position)
   const shown = byUser ? targetBlock(plan.at, view, null) : claim
-  return shown === null ? view.head.number > (position.cursor?.number ?? -1) : shown >= block.number
+  return shown !== null && shown >= block.number
 }
 
 type Verdict = 'allowed' | 'behind'

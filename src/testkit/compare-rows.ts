@@ -14,7 +14,7 @@ export interface CompareOptions {
 }
 
 /** One spelling for equal values: whole numbers as `5`, bytes as hex, times in ISO form. Text stays text. */
-function spell(value: unknown): string {
+export function spell(value: unknown): string {
   if (value === null || value === undefined) return 'null'
   if (typeof value === 'bigint') return value.toString()
   // Minus zero is another value than zero: an undo that loses it has changed the row.
@@ -38,7 +38,8 @@ function spellRow(row: Row, ignored: (column: string) => boolean): Spelled {
   return { columns, text: [...columns].map(([column, value]) => `${column}: ${value}`).join(', ') }
 }
 
-function ignores(options: CompareOptions): (column: string) => boolean {
+/** Whether a column is left out: `created_at`, `*.created_at` and `table.created_at` name it. */
+export function ignores(options: CompareOptions): (column: string) => boolean {
   const table = options.table ?? 'rows'
   const patterns = options.ignore ?? []
   return (column) => [column, `*.${column}`, `${table}.${column}`].some((form) => patterns.includes(form))

@@ -2,6 +2,7 @@
 export { bloomMayHold, bloomOf } from './bloom.ts'
 export { ChainView, type Inclusion, type LogSearch } from './chain-view.ts'
 export { type CompareOptions, compareRows, compareTables, type Row } from './compare-rows.ts'
+export type { EventArgumentsInput } from './encode.ts'
 export { blockLabel, type FakeBlock } from './fake-block.ts'
 export {
   FakeChain,
@@ -46,6 +47,10 @@ export { Random } from './random.ts'
 export { REINCLUDES, type Reinclude } from './reorg-plan.ts'
 export type { AskedRange, RequestLog, RequestRecord } from './request-log.ts'
 export type { NodeHabits } from './rpc-methods.ts'
+export type { ReplayFigures } from './replay/faulty-run.ts'
+export type { SeedVerdict } from './replay/judge.ts'
+export type { ReplayRange, ReplayReport } from './replay/replays.ts'
+export type { GenerateContext, ReplaySetup, SeedScope, SimulatedChain, SimulatedEvent, SimulationOptions } from './replay/setup.ts'
 export type { FailureKind } from './simulator/failure.ts'
 export { type SwarmOptions, swarmOptions, type WatcherKind } from './simulator/options.ts'
 export type { Action, PlannedAction } from './simulator/plan.ts'
@@ -59,3 +64,4 @@ export {
   storeContract,
 } from './store-contract.ts'
 export { TestWorld, type TestWorldOptions, testWorld } from './test-world.ts'
+export { type CrashPoint, type ReplaySafeOptions, type TestWatcherOptions, testWatcher, type WatcherTest } from './watcher-test.ts'

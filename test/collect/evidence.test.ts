@@ -157,6 +157,18 @@ test('a node that is stuck on an old sibling is behind: it proves no violation o
   await expect(driver.run()).rejects.toMatchObject({ code: 'REORG_BELOW_FINALITY' })
 })
 
+test('a sibling that is too short to confirm anything proves no violation of confirmations', async () => {
+  const chain = chainOf(3)
+  chain.fork(3, 'b')
+  for (let n = 4; n <= 12; n++) chain.mine([pay(n)])
+  for (let n = 4; n <= 5; n++) chain.mine([], { branch: 'b' })
+  const watch = plan({ confirmations: 9 })
+  const driver = await new Driver(1, sourceOf(1, [fakeRpc(chain)]), watch).run()
+  expect(driver.values).toEqual([1, 2, 3, 4])
+  driver.source = sourceOf(1, [fakeRpc(chain, { backends: [{ branch: 'b' }] })])
+  expect(await driver.step()).toMatchObject({ kind: 'idle', why: 'node-behind' })
+})
+
 test('what was stored as final halts, although it is not settled and could be undone', async () => {
   const chain = chainOf(30)
   const driver = await new Driver(1, sourceOf(1, [fakeRpc(chain)]), plan('latest')).run()

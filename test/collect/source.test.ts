@@ -10,6 +10,7 @@ import {
   TRANSFER_TOPIC,
   testWorld,
 } from '../../src/testkit/index.ts'
+import { realWorld } from '../../src/util/world.ts'
 import { ALICE, BOB, Driver, pay, plan, sourceOf, TOKEN, transferFilter } from './driver.ts'
 
 function setup(

@@ -26,7 +26,7 @@ const FAULTS = [
   'emptyFresh',
 ] as const
 const FINAL_DEPTH = 12
-const SEEDS = 24
+const SEEDS = 16
 const CHOICES: readonly At[] = ['latest', 'safe', 'finalized', { confirmations: 9 }, { confirmations: 1 }]
 
 /** A few kinds of fault a node, so that the watcher gets somewhere between them. */

@@ -26,7 +26,7 @@ const FAULTS = [
   'emptyFresh',
 ] as const
 const FINAL_DEPTH = 12
-const SEEDS = 24
+const SEEDS = 16
 const CHOICES: readonly At[] = ['latest', 'safe', 'finalized', { confirmations: 9 }, { confirmations: 1 }]
 
 /** A few kinds of fault a node, so that the watcher gets somewhere between them. */
@@ -79,7 +79,7 @@ async function run(seed: number): Promise<{ driver: Driver; chain: FakeChain; fa
 test('a seeded swarm of hostile nodes ends in what the chain holds', async () => {
   let faults = 0
   let rollbacks = 0
-  for (let seed = 1400; seed <= 3000; seed++) {
+  for (const seed of [8, 16, 76, 97, 195, 368, 968, 1462, 2873, ...Array.from({ length: 900 }, (_, i) => 700 + i)]) {
     try {
       const end = await run(seed)
       expect(end.driver.held(), `seed ${seed}`).toEqual(end.driver.expected(end.chain))

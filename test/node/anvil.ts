@@ -50,7 +50,8 @@ export function findAnvil(): string | null {
   const name = `@foundry-rs/anvil-${process.platform}-${cpu}`
   try {
     // The platform's package is a dependency of the main one, and lies beside it or inside it.
-    const main = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
+    const require = createRequire(import.meta.url)
+    const main = require.resolve('@foundry-rs/anvil/package.json')
     const folder = dirname(createRequire(main).resolve(`${name}/package.json`))
     const program = join(folder, 'bin', process.platform === 'win32' ? 'anvil.exe' : 'anvil')
     return existsSync(program) ? program : null

@@ -92,4 +92,19 @@ export const commands: readonly CommandSpec[] = [
     examples: ['tidemark demo', 'tidemark demo --seed 42 --json'],
     load: async () => (await import('./commands/demo.ts')).demo,
   },
+  {
+    name: 'simulate',
+    summary: 'Run your handlers through crashes, reorgs and lying nodes, on a scratch database',
+    args: [],
+    flags: [
+      config,
+      { name: 'seeds', value: 'number', summary: 'how many runs, each with other faults (default: 50)' },
+      { name: 'from', value: 'number', summary: 'the first seed (default: 1)' },
+      { name: 'watcher', value: 'name', summary: 'only this watcher (default: all of them together)' },
+      { name: 'ignore', value: 'columns', summary: 'columns that may differ: accounts.updated_at,*.id' },
+      { name: 'json', summary: 'print one JSON object as the last line' },
+    ],
+    examples: ['tidemark simulate', 'tidemark simulate --seeds 500 --json', 'tidemark simulate --seeds 1 --from 7 --watcher deposits'],
+    load: async () => (await import('./commands/simulate.ts')).simulate,
+  },
 ]

@@ -16,7 +16,7 @@ export const EXIT = {
   store: 3,
   /** `status` found a halted watcher: for scripts that ask whether a person is needed. */
   halted: 4,
-  /** `demo`: the database differs from a naive replay of the final chain. */
+  /** `demo`: the database differs from a naive replay of the final chain. `simulate`: from that of a clean run. */
   different: 5,
   /** A second SIGINT during the stop: ended at once. As safe as a crash, so nothing is lost. */
   interrupted: 130,
@@ -30,7 +30,7 @@ export const EXIT_HELP: readonly (readonly [code: number, meaning: string])[] = 
   [EXIT.usage, 'wrong command, flag or configuration'],
   [EXIT.store, 'the store refused: locked, newer, to be migrated, not writable, full'],
   [EXIT.halted, 'status: at least one watcher is halted'],
-  [EXIT.different, 'demo: the databases differ'],
+  [EXIT.different, 'demo, simulate: the databases differ'],
   [EXIT.interrupted, 'ended at once by a second SIGINT (143: by SIGTERM)'],
 ]
 

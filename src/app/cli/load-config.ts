@@ -19,6 +19,9 @@ function findFile(cwd: string, named: string | undefined): string {
 
 type ImportFile = (file: string) => Promise<unknown>
 
+/** Modules that a configuration may import by the name of their package. */
+type Modules = Readonly<Record<string, object>>
+
 /**
  * What runs the file. TypeScript is transformed on the way, without type checks and without files left behind: the
  * cache of the transformer would keep a copy of whatever secrets the file holds (P12).
@@ -26,14 +29,15 @@ type ImportFile = (file: string) => Promise<unknown>
  * `tidemark` inside the file is this very package, wherever the file lies: an error class or a store of a second copy
  * would be a stranger to this one.
  */
-async function makeImporter(): Promise<ImportFile> {
+async function makeImporter(more: Modules): Promise<ImportFile> {
   const [{ createJiti }, core, sqlite] = await Promise.all([
     import('jiti'),
     import('../../index.ts'),
     import('../../store/sqlite/index.ts'),
   ])
-  const options = { fsCache: false, moduleCache: false, virtualModules: { tidemark: core, 'tidemark/sqlite': sqlite } }
-  return (file) => createJiti(file, options).import(file, { default: true })
+  const virtualModules = { tidemark: core, 'tidemark/sqlite': sqlite, ...more }
+  const options = { fsCache: false, moduleCache: false, virtualModules }
+  return (file) => createJiti(file, options).import(file)
 }
 
 function brokenFile(file: string, cwd: string, cause: unknown): TidemarkError {
@@ -43,19 +47,33 @@ function brokenFile(file: string, cwd: string, cause: unknown): TidemarkError {
   })
 }
 
-/**
- * The configuration of a project.
- * @throws {TidemarkError} `CONFIG_NOT_FOUND`; `CONFIG_INVALID` with the cause when the file throws; what `defineConfig` throws
- */
-export async function loadConfig(cwd: string, named?: string): Promise<Config> {
-  const file = findFile(cwd, named)
-  const importFile = await makeImporter()
-  let exported: unknown
+export interface Project {
+  readonly config: Config
+  /** What the file exports by name. */
+  readonly exports: Readonly<Record<string, unknown>>
+}
+
+async function importConfig(cwd: string, file: string, more: Modules): Promise<Readonly<Record<string, unknown>>> {
+  const importFile = await makeImporter(more)
   try {
-    exported = await importFile(file)
+    return ((await importFile(file)) ?? {}) as Readonly<Record<string, unknown>>
   } catch (error) {
     throw TidemarkError.is(error) ? error : brokenFile(file, cwd, error)
   }
+}
+
+/**
+ * The configuration of a project, with what its file exports beside it.
+ * @param more modules that the file may import on top of `tidemark` and `tidemark/sqlite`
+ * @throws {TidemarkError} `CONFIG_NOT_FOUND`; `CONFIG_INVALID` with the cause when the file throws; what `defineConfig` throws
+ */
+export async function loadProject(cwd: string, named?: string, more: Modules = {}): Promise<Project> {
+  const exports = await importConfig(cwd, findFile(cwd, named), more)
   // Checked here too: a plain object, or one that another version of the package has checked, is as good.
-  return defineConfig(exported as ConfigInput)
+  return { config: defineConfig((exports.default ?? exports) as unknown as ConfigInput), exports }
+}
+
+/** The configuration of a project. @throws as {@link loadProject} */
+export async function loadConfig(cwd: string, named?: string): Promise<Config> {
+  return (await loadProject(cwd, named)).config
 }

@@ -35,7 +35,7 @@ export interface SqliteDatabaseLike {
 export type SqliteDriverDatabase = SqliteDatabaseLike | BetterSqlite3Like
 
 interface DriverModule {
-  readonly DatabaseSync: new (file: string) => SqliteDatabaseLike
+  readonly DatabaseSync: new (file: string, options?: { readonly readOnly: boolean }) => SqliteDatabaseLike
 }
 
 /** Node's own driver, where it is new enough to say whether a transaction is open (from Node 22.16 and 24). */
@@ -46,10 +46,19 @@ function builtIn(): DriverModule | undefined {
 
 let loaded: DriverModule | undefined
 
+function driver(): DriverModule {
+  loaded ??= builtIn() ?? (createRequire(import.meta.url)('@photostructure/sqlite') as DriverModule)
+  return loaded
+}
+
 /** Opens a file with Node's own driver, else with `@photostructure/sqlite`: the same API, prebuilt. */
 export function openDefault(file: string): SqliteDatabaseLike {
-  loaded ??= builtIn() ?? (createRequire(import.meta.url)('@photostructure/sqlite') as DriverModule)
-  return new loaded.DatabaseSync(file)
+  return new (driver().DatabaseSync)(file)
+}
+
+/** Opens a file that must be there, and cannot be changed through what is answered. */
+export function openReadOnly(file: string): SqliteDatabaseLike {
+  return new (driver().DatabaseSync)(file, { readOnly: true })
 }
 
 /** The database as the rest of this folder sees it, whichever driver it came from. */

@@ -27,6 +27,8 @@ export interface SqliteOptions {
 /** A store in an SQLite file. Its parts also take a connection that the application opened with its own driver. */
 export interface SqliteStore extends Store<SqliteDb> {
   readonly kind: 'sqlite'
+  /** Absolute path, or `:memory:`. */
+  readonly file: string
   readonly capabilities: StoreCapabilities & { readonly asyncHandlers: false }
   join(db: SqliteConnection | SqliteDriverDatabase): Tx<SqliteDb>
 }
@@ -51,6 +53,7 @@ const OPEN_WAIT_MS = 50
 
 class EmbeddedStore implements SqliteStore {
   readonly kind = 'sqlite'
+  readonly file: string
   // A single writer: once a commit holds the lock, no older write transaction can be open.
   readonly capabilities = { asyncHandlers: false, longestTransactionMs: 0 } as const
   readonly #place: Place
@@ -62,6 +65,7 @@ class EmbeddedStore implements SqliteStore {
 
   constructor(place: Place) {
     this.#place = place
+    this.file = place.file
   }
 
   async migrate(mode: 'auto' | 'check'): Promise<MigrationReport> {

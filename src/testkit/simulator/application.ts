@@ -149,6 +149,7 @@ function onceWatcher(name: 'confirmed' | 'finalized', options: SwarmOptions, pro
   return watch({
     on: { [CHAIN]: { ...on, at } },
     events,
+    prepare: () => probe.prepare(name),
     handle({ event, db }) {
       return probe.call(name, 'handle', db, () => apply(db, name, event))
     },

@@ -1,4 +1,4 @@
-import { must } from './failure.ts'
+import { type FailureKind, must } from './failure.ts'
 import type { CommitLine, EffectLine, MarkLine, RowLine, WatcherState, WatcherTables } from './inspector.ts'
 import type { SwarmOptions } from './options.ts'
 
@@ -22,7 +22,7 @@ function firstOf<T>(rows: readonly T[], wrong: (row: T, i: number) => boolean): 
   return rows.find(wrong)
 }
 
-function none<T>(rows: readonly T[], kind: Parameters<typeof must>[1], wrong: (row: T, i: number) => boolean, words: (row: T) => string): void {
+function none<T>(rows: readonly T[], kind: FailureKind, wrong: (row: T, i: number) => boolean, words: (row: T) => string): void {
   const found = firstOf(rows, wrong)
   must(found === undefined, kind, () => words(found as T))
 }
@@ -41,10 +41,12 @@ function difference(a: readonly string[], b: readonly string[]): { onlyA?: strin
   return {}
 }
 
-function sameSets(who: string, names: readonly [string, string], a: readonly string[], b: readonly string[]): void {
+type Lists = readonly [name: string, rows: readonly string[]]
+
+function same(kind: FailureKind, who: string, [nameA, a]: Lists, [nameB, b]: Lists): void {
   const { onlyA, onlyB } = difference(a, b)
-  must(onlyA === undefined, 'one commit', () => `${who}: ${onlyA} is among the ${names[0]}, not among the ${names[1]}`)
-  must(onlyB === undefined, 'one commit', () => `${who}: ${onlyB} is among the ${names[1]}, not among the ${names[0]}`)
+  must(onlyA === undefined, kind, () => `${who}: ${onlyA} is among the ${nameA}, not among the ${nameB}`)
+  must(onlyB === undefined, kind, () => `${who}: ${onlyB} is among the ${nameB}, not among the ${nameA}`)
 }
 
 function stableAt(row: MarkLine | RowLine): string {
@@ -58,11 +60,11 @@ function oneCommit({ now, tables }: Checked): void {
   const own = now.kind !== 'managed'
   if (own) {
     const effects = tables.effects.filter((effect) => effect.block > low)
-    sameSets(now.kind, ['marks', 'effects'], marks.map((mark) => mark.place), effects.map((effect) => effect.place))
+    same('one commit', now.kind, ['marks', marks.map((mark) => mark.place)], ['effects', effects.map((effect) => effect.place)])
   }
   if (now.kind === 'undo' || !own) {
     const rows = tables.rows.filter((row) => row.block > low)
-    sameSets(now.kind, ['marks', 'managed rows'], marks.map(stableAt), rows.map(stableAt))
+    same('one commit', now.kind, ['marks', marks.map(stableAt)], ['managed rows', rows.map(stableAt)])
   }
   const standing = own ? tables.effects.length : tables.rows.length
   must(now.applied - now.undone === standing, 'one commit', () => {
@@ -89,14 +91,21 @@ function balances({ now, tables }: Checked): void {
   }
 }
 
-function isAfter(a: EffectLine, b: EffectLine): boolean {
-  return a.block > b.block || (a.block === b.block && a.logIndex > b.logIndex)
+/** Where log indexes begin anew in each transaction, those of two transactions cannot be compared. */
+function isAfter(a: EffectLine, b: EffectLine, anew: boolean): boolean {
+  if (a.block !== b.block) return a.block > b.block
+  return a.logIndex > b.logIndex || (anew && transactionOf(a) !== transactionOf(b))
+}
+
+function transactionOf({ place }: EffectLine): string {
+  return place.split('/')[2] as string
 }
 
 /** What stands was applied in the order of the chain (P5). */
-function order({ now, tables }: Checked): void {
+function order({ now, tables, options }: Checked): void {
   const { effects } = tables
-  none(effects, 'order', (effect, i) => i > 0 && !isAfter(effect, effects[i - 1] as EffectLine), (effect) => `${now.kind}: ${effect.place} was applied after a later event`)
+  const anew = options.logIndex === 'transaction'
+  none(effects, 'order', (effect, i) => i > 0 && !isAfter(effect, effects[i - 1] as EffectLine, anew), (effect) => `${now.kind}: ${effect.place} was applied after a later event`)
   const hashes = new Map<number, string>()
   none(tables.marks, 'marks', ({ block, place }) => {
     const hash = place.split('/')[1] as string
@@ -126,19 +135,13 @@ function finals({ now, tables }: Checked): void {
   const settled = now.settled ?? -1
   if (now.kind === 'managed') {
     const due = tables.rows.filter((row) => row.block <= settled)
-    sameSetsOf('final', now.kind, ['settled rows', 'paid rows'], due.map(stableAt), tables.paid.map(stableAt))
-    return
+    return same('final', now.kind, ['settled rows', due.map(stableAt)], ['paid rows', tables.paid.map(stableAt)])
   }
   const due = tables.effects.filter((effect) => effect.block <= settled).map((effect) => effect.n)
   const paid = tables.finals.map((row) => row.entry)
   must(due.length === paid.length && due.every((n, i) => n === paid[i]), 'final', () => {
     return `${now.kind}: with ${settled} settled the entries ${due.join(' ')} are due, and ${paid.join(' ')} are paid`
   })
-}
-
-function sameSetsOf(kind: 'final', who: string, names: readonly [string, string], a: readonly string[], b: readonly string[]): void {
-  const { onlyA, onlyB } = difference(a, b)
-  must(onlyA === undefined && onlyB === undefined, kind, () => `${who}: ${onlyA ?? onlyB} is not both among the ${names[0]} and the ${names[1]}`)
 }
 
 /** Undo is kept for what may still be undone, and for nothing else. */

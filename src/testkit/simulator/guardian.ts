@@ -1,8 +1,9 @@
+import { faultGroups } from '../faults.ts'
 import { checkWatcher } from './checks.ts'
 import { checkContent } from './content.ts'
 import { fail, must } from './failure.ts'
 import type { Inspector, WatcherState } from './inspector.ts'
-import type { SwarmOptions } from './options.ts'
+import { mayBeWrong, type SwarmOptions } from './options.ts'
 import type { Probe } from './probe.ts'
 import type { SimChain } from './sim-chain.ts'
 
@@ -54,15 +55,11 @@ export class Guardian {
     const line = now.cursor === null ? [] : this.#chain.lineTo(now.cursorHash)
     must(line !== null, 'cursor', () => `${now.kind}: the cursor ${now.cursor} has the hash of no block`)
     // A block that is not settled may hold a lie yet.
-    const proven = this.#mayBeWrong ? now.settled : now.cursor
+    const proven = mayBeWrong(this.#options) ? now.settled : now.cursor
     if (line && proven !== null) checkContent('content', line, now, tables, proven)
     if (now.state === 'halted') this.#judge(now)
     if (catchingUp && (now.cursor ?? 0) >= moved) this.#moved.delete(now.kind)
     this.#before.set(now.kind, now)
-  }
-
-  get #mayBeWrong(): boolean {
-    return this.#options.lies > 0 || this.#options.faults.some((faults) => faults.emptyFresh !== undefined)
   }
 
   /** A token once replaced never comes back. */
@@ -74,20 +71,27 @@ export class Guardian {
   }
 
   #judge({ kind, code }: WatcherState): void {
-    if (this.#probe.hasProvoked(kind, code)) return
+    if (this.#probe.hasProvoked(kind, code) || this.#wrongChain(code)) return
     must(this.#permits(kind, code), 'halt', () => `${kind} halted with ${code}, and nothing gave it a reason`)
     this.ended.add(kind)
   }
 
+  /** With every URL serving another chain the watchers stop, and go on when they serve the right one. */
+  #wrongChain(code: string): boolean {
+    const wrong = this.#options.faults.every((faults) => faultGroups.wrongChain.some((name) => faults[name] !== undefined))
+    return code === 'CHAIN_MISMATCH' && wrong
+  }
+
   /** What a person may resume: the fault was the handler's, and it is over. */
   mayResume({ kind, state, code }: WatcherState): boolean {
-    return state === 'paused' || (state === 'halted' && !this.ended.has(kind) && this.#probe.hasProvoked(kind, code))
+    if (state !== 'halted') return state === 'paused'
+    return !this.ended.has(kind) && (this.#probe.hasProvoked(kind, code) || this.#wrongChain(code))
   }
 
   #permits(kind: string, code: string): boolean {
     const cannotUndo = kind === 'confirmed'
     if (code === 'REORG_BELOW_CONFIRMATIONS') return cannotUndo && this.#chain.replacedConfirmed(this.#options.confirmations)
-    if (code === 'SWEEP_DIFFERS') return cannotUndo && this.#mayBeWrong
+    if (code === 'SWEEP_DIFFERS') return cannotUndo && mayBeWrong(this.#options)
     return code === 'REORG_BELOW_FINALITY' && this.#chain.violated !== null
   }
 

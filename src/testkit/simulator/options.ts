@@ -1,6 +1,9 @@
 import type { FaultSettings } from '../fault-plan.ts'
 import { type FaultName, faultGroups } from '../faults.ts'
+import type { SealRules } from '../fake-block.ts'
+import type { RefusalStyle } from '../provider-errors.ts'
 import { Random } from '../random.ts'
+import type { NodeHabits } from '../rpc-methods.ts'
 import type { ActionKind } from './plan.ts'
 
 /** The watchers that a run may have, each with another way of living with reorgs. */
@@ -36,6 +39,8 @@ export interface SwarmOptions {
   /** Share of blocks with transactions. */
   readonly density: number
   readonly startBlock: number
+  readonly bloom: SealRules['bloom']
+  readonly logIndex: SealRules['logIndex']
   readonly maxEvents: number
   readonly maxRange: number
   readonly pollMs: number
@@ -46,6 +51,8 @@ export interface SwarmOptions {
   readonly handlerMs: number
   /** One entry for each provider. */
   readonly faults: readonly FaultSettings[]
+  /** What each provider refuses even when it is well. */
+  readonly habits: readonly Partial<NodeHabits>[]
   /** How often the first reading of an unfinal block lies: a log left out, or made up. */
   readonly lies: number
   /** How often each kind of action is drawn, compared with the others; 0: never in this run. */
@@ -76,6 +83,7 @@ const SOMETIMES: readonly ActionKind[] = [
   'wait',
   'wallJump',
   'overlap',
+  'pauseDuring',
   'arm',
   'restart',
   'handlerFault',
@@ -107,6 +115,34 @@ function drawFaults(random: Random): FaultSettings {
   return Object.fromEntries(some.map((fault) => [fault, Math.round(100 * spread(random, 0.02, 0.4)) / 100]))
 }
 
+/** The URL serves another chain, on every second look or always: the watchers must stop, or use another one. */
+function drawWrongChain(random: Random): FaultSettings {
+  if (!random.chance(0.06)) return {}
+  return { [random.pick(faultGroups.wrongChain)]: random.pick([0.5, 1]) }
+}
+
+const STYLES: readonly RefusalStyle[] = ['infura', 'quicknode', 'blast', 'ronin', 'erigon', 'cronos', 'besu']
+
+/** Without a limit of calls in a batch: to keep to it is the work of the HTTP transport, which has no part here. */
+function drawHabits(random: Random): Partial<NodeHabits> {
+  return {
+    aboveHead: random.pick(['silent', 'error']),
+    keepsOrphans: random.chance(0.7),
+    maxRange: random.pick([3, 10, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]),
+    // No block of a plan holds more logs than this, re-included ones among them.
+    maxResults: random.pick([400, Number.POSITIVE_INFINITY]),
+    refuses: random.pick(STYLES),
+  }
+}
+
+function drawProviders(random: Random): { faults: FaultSettings[]; habits: Partial<NodeHabits>[] } {
+  const each = Array.from({ length: random.pick([1, 1, 2]) }, (_, i) => random.fork(i))
+  return {
+    faults: each.map((own) => ({ ...drawFaults(own), ...drawWrongChain(own.fork('chain')) })),
+    habits: each.map((own) => drawHabits(own.fork('habits'))),
+  }
+}
+
 function drawWatchers(random: Random): WatcherKind[] {
   const kinds: readonly WatcherKind[] = ['undo', 'managed', 'confirmed', 'finalized']
   const some = random.shuffle(kinds).slice(0, random.pick([1, 2, 2, 3, 3]))
@@ -126,6 +162,8 @@ function drawChain(random: Random) {
     history: long ? random.int(270, 420) : random.pick([0, 0, 1, 3, 8, 20]),
     startBlock: random.pick([0, 1, 1, 1, 2, 5]),
     density: random.pick([0.2, 0.5, 0.8]),
+    bloom: random.pick(['true', 'true', 'true', 'zero'] as const),
+    logIndex: random.pick(['block', 'block', 'block', 'transaction'] as const),
     retentionBlocks: long ? random.int(1, 40) : 10_000,
   }
 }
@@ -141,11 +179,15 @@ function drawLimits(random: Random) {
   }
 }
 
+/** Whether an unfinal block may be applied otherwise than it is: something was left out of it, or made up. */
+export function mayBeWrong({ lies, faults }: Pick<SwarmOptions, 'lies' | 'faults'>): boolean {
+  return lies > 0 || faults.some((own) => own.emptyFresh !== undefined)
+}
+
 /** The options of a run: whole faults are on or off, and rates differ widely. The same seed draws the same options. */
 export function swarmOptions(seed: number | string): SwarmOptions {
   const random = new Random(seed).fork('swarm')
   const watchers = drawWatchers(random.fork('watchers'))
-  const providers = random.fork('providers')
   const chain = drawChain(random.fork('chain'))
   const more = random.fork('more')
   return {
@@ -156,7 +198,7 @@ export function swarmOptions(seed: number | string): SwarmOptions {
     confirmations: more.pick([1, chain.reorgDepth + 1, chain.reorgDepth + 2]),
     ...chain,
     ...drawLimits(random.fork('limits')),
-    faults: Array.from({ length: providers.pick([1, 1, 2]) }, (_, i) => drawFaults(providers.fork(i))),
+    ...drawProviders(random.fork('providers')),
     lies: more.chance(0.3) ? Math.round(100 * spread(more, 0.02, 0.3)) / 100 : 0,
     rates: drawRates(random.fork('rates')),
     violation: more.chance(0.05),

@@ -68,7 +68,7 @@ export type Misbehaviour =
 
 export const MISBEHAVIOURS: readonly Misbehaviour[] = ['throw', 'throw-after', 'hang', 'swallow', 'promise', 'rollback', 'reopen']
 
-export type Stage = 'handle' | 'undo' | 'final'
+export type Stage = 'prepare' | 'handle' | 'undo' | 'final'
 
 export type Action =
   | { readonly kind: 'mine'; readonly blocks: readonly BlockPlan[] }
@@ -94,6 +94,8 @@ export type Action =
       readonly atRequest: number
       readonly steals: boolean
     }
+  /** A process is held up at its n-th request while the operator pauses a watcher. */
+  | { readonly kind: 'pauseDuring'; readonly process: number; readonly watcher: number; readonly atRequest: number }
   | { readonly kind: 'arm'; readonly process: number; readonly mishap: Mishap; readonly at: number }
   | { readonly kind: 'restart'; readonly process: number }
   | {
@@ -147,8 +149,9 @@ function drawArm(random: Random, process: number): Action {
 }
 
 function drawHandlerFault(random: Random, watchers: number): Action {
-  const stage = random.pick(['handle', 'handle', 'undo', 'final'] as const)
-  return { kind: 'handlerFault', watcher: random.int(0, watchers - 1), stage, does: random.pick(MISBEHAVIOURS), times: random.pick([1, 1, 2]) }
+  const stage = random.pick(['prepare', 'handle', 'handle', 'undo', 'final'] as const)
+  const does = random.pick(stage === 'prepare' ? (['throw', 'hang'] as const) : MISBEHAVIOURS)
+  return { kind: 'handlerFault', watcher: random.int(0, watchers - 1), stage, does, times: random.pick([1, 1, 2]) }
 }
 
 function drawOverlap(random: Random, processes: number): Action {
@@ -179,6 +182,12 @@ const DRAW: Readonly<Record<ActionKind, Draw>> = {
   wallJump: (random) => ({ kind: 'wallJump', ms: random.pick([-86_400_000, -5_000, 5_000, 86_400_000]) }),
   run: (random, { processes }) => ({ kind: 'run', process: random.int(0, processes - 1), budgetMs: random.pick([1, 20, 200, 5_000]) }),
   overlap: (random, { processes }) => drawOverlap(random, processes),
+  pauseDuring: (random, { processes, watchers }) => ({
+    kind: 'pauseDuring',
+    process: random.int(0, processes - 1),
+    watcher: random.int(0, watchers.length - 1),
+    atRequest: random.int(1, 6),
+  }),
   arm: (random, { processes }) => drawArm(random, random.int(0, processes - 1)),
   restart: (random, { processes }) => ({ kind: 'restart', process: random.int(0, processes - 1) }),
   handlerFault: (random, { watchers }) => drawHandlerFault(random, watchers.length),

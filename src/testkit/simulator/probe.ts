@@ -7,7 +7,7 @@ import type { Misbehaviour, Stage } from './plan.ts'
 /** Virtual milliseconds: above any limit that a run gives its handlers. */
 const HANG_MS = 20_000
 
-const THROWN = { handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
+const THROWN = { prepare: 'PREPARE_FAILED', handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
 
 /** The code with which a watcher must halt after a misbehaviour. */
 function codeOf(stage: Stage, does: Misbehaviour): string {
@@ -85,6 +85,15 @@ export class Probe {
     const codes = this.#provoked.get(watcher) ?? new Set()
     this.#provoked.set(watcher, codes.add(codeOf(stage, does)))
     return misbehave(does, db, this.#clock, work)
+  }
+
+  /** `prepare` of one event: it waits, and has no database. What it does wrong is tried again, and halts nothing. */
+  async prepare(watcher: string): Promise<void> {
+    const does = this.#next(watcher, 'prepare')
+    if (!does) return
+    this.misbehaved += 1
+    if (does === 'hang') await this.#clock.sleep(HANG_MS)
+    else throw new Error('a fault of prepare')
   }
 
   #next(watcher: string, stage: Stage): Misbehaviour | null {

@@ -41,12 +41,14 @@ export class SimChain {
   floor = 0
   readonly #options: SwarmOptions
   #highest = 0
-  #shallowest = Number.POSITIVE_INFINITY
+  #deepest = 0
   readonly #abandoned: string[] = []
 
   constructor(seed: number | string, options: SwarmOptions) {
     this.#options = options
-    this.chain = new FakeChain({ chainId: CHAIN_ID, seed, safe: { depth: Math.ceil(options.finalDepth / 2) }, finalized: this.#follow })
+    const { bloom, logIndex, finalDepth } = options
+    const safe = { depth: Math.ceil(finalDepth / 2) }
+    this.chain = new FakeChain({ chainId: CHAIN_ID, seed, bloom, logIndex, safe, finalized: this.#follow })
   }
 
   get #follow() {
@@ -55,7 +57,7 @@ export class SimChain {
 
   /** Whether some block with `confirmations` (1: the head itself) was replaced. */
   replacedConfirmed(confirmations: number): boolean {
-    return confirmations <= this.#shallowest
+    return this.#deepest >= confirmations
   }
 
   mine(id: number, blocks: readonly BlockPlan[]): string {
@@ -102,7 +104,7 @@ export class SimChain {
 
   #left(branch: string, base: number): void {
     this.reorgs += 1
-    this.#shallowest = Math.min(this.#shallowest, this.#highest - base)
+    this.#deepest = Math.max(this.#deepest, this.#highest - base)
     this.#abandoned.push(branch)
     this.#moved()
   }

@@ -9,7 +9,7 @@ import { Disk } from './disk.ts'
 import { fail, must } from './failure.ts'
 import { Guardian } from './guardian.ts'
 import { Inspector, type WatcherState } from './inspector.ts'
-import type { SwarmOptions } from './options.ts'
+import { mayBeWrong, type SwarmOptions } from './options.ts'
 import { type Action, drawBlocks, type PlannedAction } from './plan.ts'
 import { Probe } from './probe.ts'
 import { type Ground, SimProcess, type Tally } from './process.ts'
@@ -57,7 +57,7 @@ export class Simulation {
     this.chain.mine(0xffff, drawBlocks(new Random(seed).fork('history'), options.history, options.history > 100 ? 0.08 : options.density))
     this.probe = new Probe(this.clock, options.handlerMs)
     this.liar = new Liar(new Random(seed).fork('lies'), options.lies, (block) => block <= this.chain.floor)
-    this.providers = options.faults.map((faults, i) => fakeRpc(this.chain.chain, { seed, label: `rpc[${i}]`, faults, world: this.clock }))
+    this.providers = options.faults.map((faults, i) => fakeRpc(this.chain.chain, { ...options.habits[i], seed, label: `rpc[${i}]`, faults, world: this.clock }))
     this.#disk = new Disk(options.folder)
     this.#guardian = new Guardian(options, this.chain, this.probe)
     this.#application = application(options, this.probe)
@@ -112,6 +112,8 @@ export class Simulation {
         return this.#processes[action.process]?.run(action.budgetMs)
       case 'overlap':
         return this.#overlap(action)
+      case 'pauseDuring':
+        return this.#pauseDuring(action)
       default:
         return this.#disturb(action)
     }
@@ -141,6 +143,10 @@ export class Simulation {
       default:
         return this.#operate(action)
     }
+  }
+
+  #watcher(index: number): WatcherState | undefined {
+    return this.#inspector.watchers().find(({ kind }) => kind === this.#kind(index))
   }
 
   #kind(watcher: number): string {
@@ -187,17 +193,20 @@ export class Simulation {
     return `resumed ${watchers.map(({ kind }) => kind).join(', ')}`
   }
 
-  async #pause({ watcher }: Of<'pause'>): Promise<string | undefined> {
-    const found = this.#inspector.watchers().find(({ kind, state }) => kind === this.#kind(watcher) && state === 'running')
-    if (!found) return 'it does not run'
+  async #pause({ watcher }: { readonly watcher: number }): Promise<string | undefined> {
+    const found = this.#watcher(watcher)
+    if (found?.state !== 'running') return 'it does not run'
     await this.#admin((admin) => admin.pause(`${found.kind}/${CHAIN}`, { actor: 'simulator', reason: 'the plan says so' }))
     return undefined
   }
 
-  /** Back to a block that is applied and not settled, while the cursor's own branch is the canonical one. */
+  /**
+   * Back to a block that is applied and not settled, while the cursor's own branch is the canonical one. Not where a block
+   * may have been applied wrongly: what was left out would come late, out of its order.
+   */
   #moveCursor({ watcher, back }: Of<'moveCursor'>): string {
-    const found = this.#inspector.watchers().find(({ kind }) => kind === this.#kind(watcher))
-    if (!found || found.cursor === null || this.#guardian.catchingUp || this.#guardian.ended.has(found.kind)) return 'not now'
+    const found = this.#watcher(watcher)
+    if (mayBeWrong(this.#options) || !found || found.cursor === null || this.#guardian.catchingUp || this.#guardian.ended.has(found.kind)) return 'not now'
     const lowest = Math.max(found.settled ?? 0, found.lowWater ?? 0, found.startBlock)
     const target = this.chain.chain.blockByNumber(Math.max(found.cursor - back, lowest))
     const own = this.chain.chain.blockByNumber(found.cursor)?.hash === found.cursorHash
@@ -210,13 +219,30 @@ export class Simulation {
   async #overlap(action: Of<'overlap'>): Promise<string> {
     const first = this.#processes[action.first] as SimProcess
     const second = this.#processes[action.second] as SimProcess
-    if (first.dead) first.start()
-    const arrived = first.gate.close(action.atRequest).then(() => 'held up' as const)
-    const run = first.run(5_000)
-    const state = await Promise.race([arrived, run.then(() => 'ended' as const)])
-    if (state === 'ended') first.gate.open()
-    if (state === 'ended' || second === first) return `${await this.#go(first, run)}; nobody was held up`
-    return this.#meanwhile(action, first, second, run)
+    return this.#held(first, action.atRequest, (run) => this.#meanwhile(action, first, second, run))
+  }
+
+  /** Holds a process up at one of its requests while `work` goes on; `work` lets it go and answers what came of it. */
+  async #held(process: SimProcess, atRequest: number, work: (run: Promise<string>) => Promise<string>): Promise<string> {
+    if (process.dead) process.start()
+    const arrived = process.gate.close(atRequest).then(() => true)
+    const run = process.run(5_000)
+    if (await Promise.race([arrived, run.then(() => false)])) return work(run)
+    return `${await this.#go(process, run)}; it was not held up`
+  }
+
+  /** A run that was held up while its watcher was paused changes nothing of it any more. */
+  async #pauseDuring(action: Of<'pauseDuring'>): Promise<string> {
+    const process = this.#processes[action.process] as SimProcess
+    return this.#held(process, action.atRequest, async (run) => {
+      const said = await this.#pause(action)
+      const before = this.#watcher(action.watcher)
+      const outcome = await this.#go(process, run)
+      if (said !== undefined) return `${outcome}; ${said}`
+      const after = this.#watcher(action.watcher)
+      must(JSON.stringify(before) === JSON.stringify(after), 'cursor', () => `${before?.kind}: its row changed while it was paused`)
+      return outcome
+    })
   }
 
   async #go(first: SimProcess, run: Promise<string>): Promise<string> {

@@ -24,6 +24,8 @@ function what(action: PlannedAction): string {
       return `process ${action.process} runs for ${action.budgetMs} ms`
     case 'overlap':
       return `process ${action.first} is held up at request ${action.atRequest}${action.steals ? ' and loses its lock' : ''}, process ${action.second} runs`
+    case 'pauseDuring':
+      return `process ${action.process} is held up at request ${action.atRequest}, the operator pauses watcher ${action.watcher}`
     case 'arm':
       return `process ${action.process}: ${action.mishap} at statement ${action.at} from here`
     case 'restart':

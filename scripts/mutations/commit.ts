@@ -1,0 +1,263 @@
+import type { Mutation } from './mutation.ts'
+
+/** The commit: marks, effects and cursor together, in order, once; and what a handler may not do. */
+export const commitMutations: readonly Mutation[] = [
+  {
+    name: 'mark-not-written',
+    breaks: 'P1',
+    file: 'handle/run-batch.ts',
+    find: 'const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))',
+    replace: 'const isNew = markOf(ready) !== undefined',
+    why: 'events are applied without a mark',
+  },
+  {
+    name: 'marked-event-applied-again',
+    breaks: 'P2',
+    file: 'handle/run-batch.ts',
+    find: "if (!isNew) return 'duplicate'",
+    replace: "if (!isNew && run.id < 0) return 'duplicate'",
+    why: 'the answer of the mark is not looked at: a second delivery has its effects again',
+  },
+  {
+    name: 'mark-before-work',
+    breaks: 'P1',
+    file: 'handle/run-batch.ts',
+    find: 'const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))',
+    replace: 'const isNew = claimed.has(ready)',
+    also: [
+      {
+        find: 'return guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))',
+        replace: `claimed = await run.store.transact(function* (tx) {
+          const isNew = yield* wait(tx.marks.insert(run.id, batch.events.map(markOf)))
+          return new Set(batch.events.filter((_, i) => isNew[i]))
+        })
+        return guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))`,
+      },
+      { find: 'const MEMO_LIMIT = 65_536', replace: 'const MEMO_LIMIT = 65_536\nlet claimed: ReadonlySet<ReadyEvent> = new Set()' },
+    ],
+    why: 'marks are committed first, and the work after them',
+  },
+  {
+    name: 'mark-after-work',
+    breaks: 'P1',
+    file: 'handle/run-batch.ts',
+    find: 'const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))',
+    replace: `const { blockNumber } = ready.log
+      const known = yield* wait(tx.marks.between(run.id, blockNumber, blockNumber))
+      const isNew = !known.some((mark) => mark.stableId === ready.stableId && mark.blockHash === ready.log.blockHash)`,
+    also: [
+      {
+        find: 'return guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))',
+        replace: `const outcome = await guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))
+        const done = batch.events.filter((ready) => ready.log.blockNumber <= outcome.to.number)
+        await run.store.transact(function* (tx) {
+          yield* wait(tx.marks.insert(run.id, done.map(markOf)))
+        })
+        return outcome`,
+      },
+    ],
+    why: 'the work is committed first, and the marks after it',
+  },
+  {
+    name: 'cursor-in-a-commit-of-its-own',
+    breaks: 'P1',
+    file: 'handle/run.ts',
+    find: `yield* closeCommit(tx, run, nonce, change)
+      done = { result }
+      return result
+    })`,
+    replace: `yield* closeCommit(tx, run, nonce, { updatedAt: change.updatedAt })
+      done = { result }
+      later = change
+      return result
+    }).then(async (result) => {
+      await run.store.transact(function* (tx) {
+        yield* wait(tx.cursors.change(run.id, later))
+      })
+      return result
+    })`,
+    also: [{ find: 'let done: { result: T } | undefined', replace: 'let done: { result: T } | undefined\nlet later: CursorChange = { updatedAt: 0 }' }],
+    why: 'effects and marks are committed, and the cursor, epoch and settled line after them',
+  },
+  {
+    name: 'failed-event-passed-over',
+    breaks: 'P2',
+    file: 'handle/run-batch.ts',
+    find: 'const done = yield* applyEvent(tx, run, batch, ready)',
+    replace: `let done: 'duplicate' | { memo: string | null } = { memo: null }
+      try {
+        done = yield* applyEvent(tx, run, batch, ready)
+      } catch (error) {
+        if (!(error instanceof EventFailure)) throw error
+      }`,
+    why: 'the cursor moves on although a handler failed',
+  },
+  {
+    name: 'failed-block-committed',
+    breaks: 'P1',
+    file: 'handle/batch.ts',
+    find: 'if (log && log.blockNumber < block) return',
+    replace: 'if (log && log.blockNumber <= block) return',
+    why: 'what is committed after a failure ends with the failed block, not before it',
+  },
+  {
+    name: 'block-cut-in-the-middle',
+    breaks: 'P2',
+    file: 'handle/run-batch.ts',
+    find: 'if (!last || !following || last.blockNumber === following.blockNumber) return null',
+    replace: 'if (!last || !following) return null',
+    why: 'when the time is up the cursor passes a block whose last events were not handled',
+  },
+  {
+    name: 'buffered-writes-lost',
+    breaks: 'P1',
+    file: 'handle/run-batch.ts',
+    find: 'throw hungAt(run, batch.events[progress.next]?.event, error) } yield* flushAll(tx, run)',
+    replace: 'throw hungAt(run, batch.events[progress.next]?.event, error) }',
+    why: 'managed rows in the buffer are not written before the commit',
+  },
+  {
+    name: 'buffered-writes-survive-a-rollback',
+    breaks: 'P1',
+    file: 'handle/run.ts',
+    find: 'for (const participant of run.participants) participant.discard()',
+    replace: '',
+    why: 'managed rows of a failed commit are written with the next one',
+  },
+  {
+    name: 'token-not-checked',
+    breaks: 'P9',
+    file: 'handle/run.ts',
+    find: 'if (!row.token || !sameBytes(row.token, run.token)) {',
+    replace: 'if (!row.token) {',
+    why: 'a process whose lease was taken over commits all the same',
+  },
+  {
+    name: 'paused-watcher-commits',
+    breaks: 'P8',
+    file: 'handle/run.ts',
+    find: "if (row.state !== 'running' || !sameCursor(row.cursor, expected.cursor)) {",
+    replace: 'if (!sameCursor(row.cursor, expected.cursor)) {',
+    why: 'a run that was under way when a person paused the watcher commits all the same',
+  },
+  {
+    name: 'token-always-the-same',
+    breaks: 'P9',
+    file: 'store/sqlite/lease.ts',
+    find: 'token: place.world.randomBytes(TOKEN_BYTES)',
+    replace: 'token: new Uint8Array(TOKEN_BYTES)',
+    why: 'every lease has one token, so none is fenced',
+  },
+  {
+    name: 'lease-not-exclusive',
+    breaks: 'P9',
+    file: 'store/sqlite/lease.ts',
+    find: "database.exec('BEGIN EXCLUSIVE')",
+    replace: "database.exec('BEGIN')",
+    why: 'two processes run the same watchers at once',
+  },
+  {
+    name: 'nonce-not-read',
+    breaks: 'P1',
+    file: 'handle/run.ts',
+    find: 'if (!found || !sameBytes(found, nonce)) {',
+    replace: 'if (!found && nonce.length === 0) {',
+    why: 'a transaction that a handler ended and began anew is committed with what is left of it',
+  },
+  {
+    name: 'lost-transaction-not-noticed',
+    breaks: 'P1',
+    file: 'store/sqlite/guard.ts',
+    find: 'if (this.connection.inTransaction) return this.#fatal ??=',
+    replace: 'if (this.connection.inTransaction || code !== undefined) return\n    this.#fatal ??=',
+    why: 'after INSERT OR ROLLBACK the rest of a handler commits by itself, statement by statement',
+  },
+  {
+    name: 'swallowed-error-accepted',
+    breaks: 'P2',
+    file: 'store/sqlite/guard.ts',
+    find: 'if (first === undefined) return',
+    replace: 'if (first === undefined || this.#closed) return',
+    why: 'a statement failed, the handler went on, and the event counts as done',
+  },
+  {
+    name: 'promise-accepted',
+    breaks: 'P1',
+    file: 'handle/scope.ts',
+    find: 'if (!isThenable(result)) return result',
+    replace: 'if (!isThenable(result) || !run.store.capabilities.asyncHandlers) return result',
+    why: 'a handler that has not ended yet counts as done on an embedded store',
+  },
+  {
+    name: 'slow-handler-accepted',
+    breaks: 'P11',
+    file: 'handle/scope.ts',
+    find: 'if (took > timeout) {',
+    replace: 'if (took > timeout && timeout < 0) {',
+    why: 'a handler that hangs and then returns is no failure',
+  },
+  {
+    name: 'permanent-error-retried',
+    breaks: 'P8',
+    file: 'handle/failure.ts',
+    find: "return error.kind === 'retries' ? 'retry' : 'halt'",
+    replace: "return error.kind === 'retries' || error.code !== 'UNEXPECTED' ? 'retry' : 'halt'",
+    why: 'a watcher that must stop for a person goes on trying',
+  },
+  {
+    name: 'halt-not-written',
+    breaks: 'P8',
+    file: 'app/runner.ts',
+    find: 'await writeHalt(this.run, this.row, reason)',
+    replace: 'if (this.row === null) await writeHalt(this.run, this.row, reason)',
+    why: 'a halt is told and not kept: the next step goes on',
+  },
+  {
+    name: 'prepared-for-another-event',
+    breaks: 'P2',
+    file: 'handle/ready.ts',
+    find: 'events.push(result.value)',
+    replace: 'events.push({ ...result.value, prepared: (events[0] ?? result.value).prepared })',
+    why: 'every event gets what was prepared for the first of its batch',
+  },
+  {
+    name: 'memo-lost',
+    breaks: 'P3',
+    file: 'handle/run-batch.ts',
+    find: 'return { memo: encodeMemo(run, ready, result) }',
+    replace: 'return { memo: encodeMemo(run, ready, result) === null ? null : null }',
+    why: 'what the handler returned does not reach the undo function and the final stage',
+  },
+  {
+    name: 'memo-of-another-event',
+    breaks: 'P3',
+    file: 'handle/run-batch.ts',
+    find: 'else progress.kept.push(keptEvent(ready, done.memo))',
+    replace: 'else progress.kept.push(keptEvent(ready, progress.kept[0]?.memo ?? done.memo))',
+    why: 'every event of a batch is undone with the memo of the first',
+  },
+  {
+    name: 'commit-row-counts-what-was-cut',
+    breaks: 'P1',
+    file: 'handle/run-batch.ts',
+    find: 'yield* recordCommit(tx, run, batch)',
+    replace: 'yield* recordCommit(tx, run, { ...whole, to: batch.to })',
+    why: 'the row of a commit counts events that the next commit applies',
+  },
+  {
+    name: 'duplicates-counted-as-applied',
+    breaks: 'P2',
+    file: 'handle/run-batch.ts',
+    find: 'add: { applied: progress.kept.length, duplicates: progress.duplicates }',
+    replace: 'add: { applied: progress.kept.length + progress.duplicates, duplicates: 0 }',
+    why: 'an event that was passed over counts as applied',
+  },
+  {
+    name: 'lost-answer-taken-for-success',
+    breaks: 'P1',
+    file: 'handle/run.ts',
+    find: '(await committedAfterAll(run, nonce))) return done.result',
+    replace: '((await committedAfterAll(run, nonce)) || done)) return done.result',
+    why: 'a COMMIT that failed is told as applied',
+  },
+]
