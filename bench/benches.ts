@@ -1,7 +1,7 @@
 import { commit } from './commit.ts'
 import { decode } from './decode.ts'
 import { identity } from './identity.ts'
-import { type Bench, type Figure, type Size } from './measure.ts'
+import type { Bench, Figure, Size } from './measure.ts'
 import { memory } from './memory.ts'
 import { window } from './window.ts'
 
@@ -30,7 +30,10 @@ export function readOptions(args: readonly string[]): Options {
     if (among.includes(value)) return value
     throw new Error(`${name} takes one of: ${among.join(', ')}`)
   }
-  const only = setting('--only', benches.map((bench) => bench.name))
+  const only = setting(
+    '--only',
+    benches.map((bench) => bench.name),
+  )
   const size = (setting('--size', ['full', 'tiny']) ?? 'full') as Size
   const options = { only, size, json: flag('--json'), check: flag('--check') }
   if (rest.length > 0) throw new Error(`unknown: ${rest.join(' ')}`)

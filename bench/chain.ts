@@ -1,5 +1,5 @@
-import type { Eip1193Provider } from '../src/config.ts'
 import type { RpcCall, RpcOutcome, RpcTransport } from '../src/chain/rpc.ts'
+import type { Eip1193Provider } from '../src/config.ts'
 
 export interface ChainShape {
   readonly logsPerBlock: number

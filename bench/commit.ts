@@ -1,5 +1,5 @@
-import { openConnection, placeOf } from '../src/store/sqlite/open.ts'
 import { type SqliteDb, watch } from '../src/store/sqlite/index.ts'
+import { openConnection, placeOf } from '../src/store/sqlite/open.ts'
 import { realWorld } from '../src/util/world.ts'
 import { type ChainShape, GeneratedChain, TOKEN } from './chain.ts'
 import { type AnyWatcher, runToEnd, withFile } from './engine.ts'

@@ -1,6 +1,6 @@
 import * as AbiEvent from 'ox/AbiEvent'
-import { identify } from '../src/dedup/identity.ts'
 import { parseLogs } from '../src/chain/parse.ts'
+import { identify } from '../src/dedup/identity.ts'
 import { decodeEvent } from '../src/handle/event.ts'
 import { compileWatcher } from '../src/handle/watch.ts'
 import { watch } from '../src/store/sqlite/index.ts'

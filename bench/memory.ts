@@ -27,7 +27,7 @@ interface Plan {
 const PLANS: Readonly<Record<Size, Plan>> = {
   // Retention and batches are the defaults.
   full: { blocks: 100_000, logsPerBlock: 10, retentionBlocks: 10_000, maxEvents: 5_000, countEvery: 16 },
-  tiny: { blocks: 1_200, logsPerBlock: 1, retentionBlocks: 150, maxEvents: 50, countEvery: 1 },
+  tiny: { blocks: 600, logsPerBlock: 1, retentionBlocks: 100, maxEvents: 16, countEvery: 1 },
 }
 const SAMPLES = 10
 /** The most that the second half may hold, in parts of the first. */

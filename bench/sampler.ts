@@ -61,7 +61,11 @@ export class Sampler {
   #sample(): void {
     collect()
     const { heapUsed, rss } = process.memoryUsage()
-    this.samples.push({ events: (this.samples.length + 1) * this.#options.every, heapMb: heapUsed / MB, rssMb: rss / MB })
+    this.samples.push({
+      events: (this.samples.length + 1) * this.#options.every,
+      heapMb: heapUsed / MB,
+      rssMb: rss / MB,
+    })
   }
 
   /** Every table of Tidemark, with the most rows that were seen and those at the end. */
@@ -95,7 +99,10 @@ export class Sampler {
     if (this.#database) return this.#database
     this.#database = openDefault(this.#file)
     const names = `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'tidemark_%' ORDER BY name`
-    this.#tables = this.#database.prepare(names).all().map((row) => String(row['name']))
+    this.#tables = this.#database
+      .prepare(names)
+      .all()
+      .map((row) => String(row['name']))
     return this.#database
   }
 }

@@ -95,19 +95,19 @@ const table = {
   CHAIN_MISMATCH: { kind: 'halts', next: 'The URL serves another chain. Correct `rpc` or `id`, then resume.' },
   REORG_BELOW_FINALITY: {
     kind: 'halts',
-    next: 'Blocks that were final were replaced. Compare with another provider, decide what to do with the effects, then resume.',
+    next: 'Blocks that were final were replaced. Compare with another provider. If the new branch is the right one, correct by hand what cannot be undone, then `tidemark resume --accept-reorg`.',
   },
   REORG_BELOW_CONFIRMATIONS: {
     kind: 'halts',
-    next: 'A reorg went deeper than the confirmations asked for. Decide what to do with the effects, then resume.',
+    next: 'A reorg went deeper than the confirmations asked for. Correct the effects of the orphaned blocks by hand, then `tidemark resume --accept-reorg`.',
   },
   REORG_IRREVERSIBLE: {
     kind: 'halts',
-    next: "Blocks with events of an undo: 'irreversible' watcher were orphaned. Decide what to do with the effects, then resume.",
+    next: "Blocks with events of an undo: 'irreversible' watcher were orphaned. Correct their effects by hand, then `tidemark resume --accept-reorg`.",
   },
   SWEEP_DIFFERS: {
     kind: 'halts',
-    next: 'The cross-check before settling found other logs than were applied, and this watcher cannot undo. Decide what to do, then resume.',
+    next: 'The cross-check before settling found other logs than were applied, and this watcher cannot undo. Correct the effects by hand, then `tidemark resume --accept-reorg`.',
   },
   UNSETTLED_LIMIT: { kind: 'retries', next: 'Finality has stalled; the watcher waits so that undo stays bounded.' },
   RPC_UNREACHABLE: { kind: 'retries', next: 'Check the URL and the network; every configured URL was tried.' },

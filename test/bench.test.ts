@@ -4,30 +4,44 @@ import type { Figure } from '../bench/measure.ts'
 import { tooLong } from './house/shape-rules.ts'
 import { readTree, show } from './house/tree.ts'
 
+interface Run {
+  readonly figures: readonly Figure[]
+  readonly above: readonly Figure[]
+}
+
 /** Tiny sizes: the figures mean nothing, but the benches run, and the limits of the tables hold here too. */
-async function figuresOf(name: string): Promise<{ figures: Figure[]; above: Figure[] }> {
+async function run(name: string): Promise<Run> {
   const lines: string[] = []
   const above = await runBenches(readOptions(['--only', name, '--json', '--size', 'tiny']), (line) => lines.push(line))
   return { figures: lines.map((line) => JSON.parse(line) as Figure), above }
 }
 
-test.each(benches.map(({ name }) => name))('%s runs, and prints figures that are numbers', async (name) => {
-  const { figures, above } = await figuresOf(name)
+/** Memory is also a limit of the size of the heap, which says nothing in a test process: only the tables count here. */
+const ofTables = ({ name }: Figure): boolean => name.includes('/rows/')
+
+function check(name: string, { figures, above }: Run): void {
   expect(figures.length).toBeGreaterThan(0)
   for (const figure of figures) {
     expect(figure).toMatchObject({ value: expect.any(Number), unit: expect.any(String) })
     expect(figure.name.startsWith(`${name}/`), figure.name).toBe(true)
     expect(figure.against === null).toBe(figure.ratio === null)
   }
-  expect(above).toEqual([])
+  expect(above.filter(ofTables)).toEqual([])
+}
+
+const others = benches.map(({ name }) => name).filter((name) => name !== 'memory')
+
+test.each(others)('%s runs, and prints figures that are numbers', async (name) => {
+  check(name, await run(name))
 })
 
-test('backfill in wide commits forgets as it goes: the marks stay within the retention, not within the chain', async () => {
-  const { figures } = await figuresOf('memory')
-  const marks = figures.find(({ name }) => name === 'memory/finalized/rows/tidemark_processed_events/peak')
-  // Retention, the step of forgetting, and the widest commit; the chain has 1,200 events.
-  expect(marks?.atMost).toBeLessThan(600)
-  expect(marks?.value).toBeGreaterThan(150)
+test('memory runs, and backfill in many commits forgets as it goes: not the chain but the retention bounds the marks', async () => {
+  const found = await run('memory')
+  check('memory', found)
+  const marks = found.figures.find(({ name }) => name === 'memory/finalized/rows/tidemark_processed_events/peak')
+  // Retention, the step of forgetting, and the widest commit: far fewer than the 600 events of the chain.
+  expect(marks?.atMost).toBeLessThan(450)
+  expect(marks?.value).toBeGreaterThan(100)
   expect(marks?.value).toBeLessThanOrEqual(marks?.atMost ?? 0)
 })
 

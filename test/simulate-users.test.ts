@@ -1,4 +1,3 @@
-import { setImmediate as later } from 'node:timers'
 import { describe, expect, test } from 'vitest'
 import type { Watcher } from '../src/handle/watch.ts'
 import { openDefault, type SqliteDatabaseLike } from '../src/store/sqlite/driver.ts'
@@ -32,11 +31,11 @@ function deposit(db: SqliteDb, account: string, amount: bigint, seenAt: number |
 }
 
 /** What `handle` of a watcher does here, beside the deposit that every one of them writes. */
-function ledger(harm: (scope: Transfer) => void, more: { prepare?: (scope: { event: { args: unknown } }) => Promise<void> } = {}): Watcher {
+function ledger(harm: (scope: Transfer) => void, more: { prepare?: (scope: Pick<Transfer, 'event'>) => Promise<void> } = {}): Watcher {
   return watch({
     on: { test: { address: TOKEN, startBlock: 1, at: 'latest' } },
     events: { Transfer: { event: EVENT } },
-    ...more,
+    ...(more as object),
     handle({ event, db }) {
       const id = deposit(db, event.args.to, event.args.value)
       harm({ event, db } as Transfer)
@@ -51,6 +50,12 @@ function ledger(harm: (scope: Transfer) => void, more: { prepare?: (scope: { eve
       db.prepare('UPDATE deposits SET paid = 1 WHERE id = ?').run(memo.id)
     },
   })
+}
+
+/** At `finalized`, where nothing is ever taken back. */
+function withoutUndo({ definition }: Watcher): Watcher {
+  const { undo: _undo, ...rest } = definition
+  return { isTidemarkWatcher: true, definition: { ...rest, on: { test: { address: TOKEN, startBlock: 1 } } } }
 }
 
 const good = ledger(({ event, db }) => credit(db, event.args.to, event.args.value))
@@ -98,23 +103,26 @@ describe('a good handler', () => {
 })
 
 describe('four bad handlers', () => {
-  test('`balance += x` on another connection: the row, the fault and the two balances are named', async () => {
-    let other: SqliteDatabaseLike
-    const onItsOwn = ledger(({ event }) => {
-      // Fire and forget, as an `await` that was left out: it writes when the transaction is over, however that ended.
-      later(() => credit(other, event.args.to, event.args.value))
-    })
-    const bad = { ...onItsOwn, definition: { ...onItsOwn.definition, undo: undefined, on: { test: { address: TOKEN, startBlock: 1 } } } } as unknown as Watcher
-    const words = await refusal(bad, { seed: ({ file }) => void (other = openDefault(file)) })
+  let other: SqliteDatabaseLike
+  const seed: TestWatcherOptions['seed'] = ({ file }) => {
+    other = openDefault(file)
+  }
+  const OUTSIDE: readonly (readonly [where: string, watcher: Watcher])[] = [
+    // An `await` that was left out: it writes when the transaction is over, however that ended.
+    ['in a promise', ledger(({ event }) => void Promise.resolve().then(() => credit(other, event.args.to, event.args.value)))],
+    ['in prepare', ledger(() => {}, { prepare: async ({ event }) => credit(other, event.args.to, event.args.value) })],
+  ]
+
+  test.each(OUTSIDE)('`balance += x` on another connection, %s: the row, the fault and the two balances are named', async (_where, watcher) => {
+    const words = await refusal(withoutUndo(watcher), { seed })
     expect(words).toMatch(/table accounts, row account=0x[0-9a-f]{40}: balance is \d+ in the faulty run, \d+ in the clean one; first seen after: (the process was killed|COMMIT|the handler of deposits threw|the disk|another connection)/)
     expect(words).toMatch(/repeat: expectReplaySafe\(\{ seeds: 1, from: \d+ \}\)/)
   })
 
   test('a write on another connection inside the handler meets the lock, and the words say why', async () => {
-    let other: SqliteDatabaseLike
     const words = await refusal(
       ledger(({ event }) => credit(other, event.args.to, event.args.value)),
-      { seed: ({ file }) => void (other = openDefault(file)) },
+      { seed },
     )
     expect(words).toMatch(/deposits\/test halted at Transfer in block \d+: the handler wrote on another connection while its transaction was open, and met the lock \(HANDLER_FAILED\)/)
   })
@@ -193,7 +201,7 @@ describe('control', () => {
 
   test('the same seed finds the same, word for word', async () => {
     let other: SqliteDatabaseLike
-    const bad = () => ledger(({ event }) => void queueMicrotask(() => credit(other, event.args.to, event.args.value)))
+    const bad = () => withoutUndo(ledger(({ event }) => void Promise.resolve().then(() => credit(other, event.args.to, event.args.value))))
     const find = () => refusal(bad(), { seed: ({ file }) => void (other = openDefault(file)), seeds: 3 })
     expect(await find()).toBe(await find())
   })

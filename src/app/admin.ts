@@ -1,5 +1,5 @@
 import { TidemarkError } from '../errors.ts'
-import type { Store, Tx, WatcherRow } from '../store/store.ts'
+import { REORG_ACCEPTED, type Store, type Tx, type WatcherRow } from '../store/store.ts'
 import { type Op, wait } from '../util/op.ts'
 import type { World } from '../util/world.ts'
 import type { Admin, By } from './types.ts'
@@ -11,6 +11,12 @@ function* lockByName(tx: Tx, name: string): Op<WatcherRow> {
   return row
 }
 
+const ACCEPTED = {
+  code: REORG_ACCEPTED,
+  sentence: 'An operator accepted a reorg of blocks that were final or confirmed',
+  next: 'Nothing: it ends with the next commit.',
+}
+
 /** What an operator does, with nothing but a store: works beside a running process, which sees it at its next step. */
 export function createAdmin(store: Store, world: World): Admin {
   const act = (action: string, watcher: string, by: By, change: (tx: Tx, row: WatcherRow, now: number) => Op<void>) =>
@@ -20,9 +26,10 @@ export function createAdmin(store: Store, world: World): Admin {
       yield* wait(tx.audit.add({ at: now, actor: by.actor, action, watcher, reason: by.reason }))
     })
   return {
-    resume: (watcher, by) =>
-      act('resume', watcher, by, function* (tx, row, now) {
-        yield* wait(tx.cursors.change(row.id, { state: 'running', reason: null, updatedAt: now }))
+    resume: (watcher, by, { acceptReorg = false } = {}) =>
+      act(acceptReorg ? 'resume, reorg accepted' : 'resume', watcher, by, function* (tx, row, now) {
+        const reason = acceptReorg ? { ...ACCEPTED, values: {}, at: now } : null
+        yield* wait(tx.cursors.change(row.id, { state: 'running', reason, updatedAt: now }))
       }),
     pause: (watcher, by) =>
       act('pause', watcher, by, function* (tx, row, now) {

@@ -1,7 +1,10 @@
 import type { Hash } from '../chain/block.ts'
+import type { Log } from '../chain/log.ts'
 import type { EvmSource } from '../collect/evm.ts'
 import type { WatchPlan } from '../collect/source.ts'
 import type { Config } from '../config.ts'
+import { stableId } from '../dedup/identity.ts'
+import { decodeEvent } from '../handle/event.ts'
 import type { OpenTable } from '../handle/participant.ts'
 import type { Run } from '../handle/run.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
@@ -23,6 +26,15 @@ export interface RunnerParts {
   readonly emit: Emit
 }
 
+/** A log that fits and does not decode is one all the same: it halts the watcher, it is not passed over. */
+function isEvent(watcher: CompiledWatcher, log: Log): boolean {
+  try {
+    return decodeEvent(watcher, { log, stableId: stableId(watcher.chainId, log) }) !== null
+  } catch {
+    return true
+  }
+}
+
 function planOf(watcher: CompiledWatcher, row: WatcherRow): WatchPlan {
   return {
     name: watcher.name,
@@ -32,6 +44,7 @@ function planOf(watcher: CompiledWatcher, row: WatcherRow): WatchPlan {
     at: watcher.at,
     keepsUndo: watcher.undo !== undefined || watcher.final !== undefined,
     maxEvents: watcher.batch.maxEvents,
+    accepts: (log) => isEvent(watcher, log),
   }
 }
 

@@ -8,7 +8,7 @@ import { checkLowWater, checkRow, type Expected, type Run } from '../handle/run.
 import { type BatchOutcome, runBatch } from '../handle/run-batch.ts'
 import { EventFailure } from '../handle/scope.ts'
 import { forget, nextLowWater } from '../settle/prune.ts'
-import { rollBack } from '../settle/rollback.ts'
+import { reorgAccepted, rollBack } from '../settle/rollback.ts'
 import { settleThrough } from '../settle/settle.ts'
 import type { HaltReason, WatcherRow } from '../store/store.ts'
 import { wait } from '../util/op.ts'
@@ -124,6 +124,7 @@ export class WatcherRunner {
       trail,
       settled: row.settled,
       finalized: row.finalized,
+      reorgAccepted: reorgAccepted(row),
       applied: (from, to) => store.read((tx) => wait(tx.marks.between(id, from, to))),
     }
   }

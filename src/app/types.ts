@@ -82,10 +82,19 @@ export interface TidemarkEvents {
 /** What an operator does. Each call names who and why, and leaves a row in the audit table. */
 export interface Admin {
   /** Sets a halted or paused watcher running again. */
-  resume(watcher: string, by: By): Promise<void>
+  resume(watcher: string, by: By, options?: ResumeOptions): Promise<void>
   pause(watcher: string, by: By): Promise<void>
   /** Gives a watcher's row a new name, so that its cursor and marks go with it. */
   rename(from: string, to: string, by: By): Promise<void>
+}
+
+export interface ResumeOptions {
+  /**
+   * After `REORG_BELOW_FINALITY`, `REORG_BELOW_CONFIRMATIONS` or `REORG_IRREVERSIBLE`: give up the orphaned blocks above the
+   * settled line and apply the new ones. What the watcher cannot undo itself must have been corrected by hand. Holds until
+   * the next commit.
+   */
+  readonly acceptReorg?: boolean
 }
 
 export interface By {

@@ -82,10 +82,10 @@ async function forbidden(task: Task, ancestor: BlockRef | null): Promise<BlockRe
   const { plan, position } = task
   const given = orphaned(remembered(task), ancestor)
   const final = given.find((block) => block.number <= lineOf(position))
-  if (final) return final
+  if (final && !position.reorgAccepted) return final
   const below = ancestor === null ? plan.startBlock - 1 : ancestor.number
   if (below < settledLine(task)) return given[0]
-  if (plan.keepsUndo || position.cursor === null) return undefined
+  if (plan.keepsUndo || position.reorgAccepted || position.cursor === null) return undefined
   // Without undo a rollback over blocks without effects loses nothing; over effects it would.
   const first = (await position.applied((below + 1) as BlockRef['number'], position.cursor.number))[0]
   return first && { number: first.blockNumber, hash: first.blockHash as Hash }

@@ -28,6 +28,11 @@ export interface WatchPlan {
   readonly keepsUndo: boolean
   /** Logs a backfill step should not exceed by much. */
   readonly maxEvents: number
+  /**
+   * Whether the watcher makes an event of a log that fits its filters: one of an anonymous event may fit by its shape
+   * alone. Left out: of every log.
+   */
+  readonly accepts?: (log: Log) => boolean
 }
 
 /** Where a watcher stands, as its store says. */
@@ -38,6 +43,8 @@ export interface Position {
   readonly settled: BlockNumber | null
   /** Finality as stored with the last commit; never goes back. */
   readonly finalized: BlockNumber | null
+  /** An operator has said that blocks above the settled line may be given up, whatever their finality or confirmations. */
+  readonly reorgAccepted?: boolean
   /** What was applied in unsettled blocks, asked for only by the cross-check before settling. */
   applied(from: BlockNumber, to: BlockNumber): Promise<readonly AppliedEvent[]>
 }

@@ -72,11 +72,13 @@ async function readAnew(parts: SweepParts, task: Task, provider: number, to: Blo
     logs.push(...found)
     from = range.to + 1
   }
-  return eventsOf(parts, logs)
+  return eventsOf(parts, task, logs)
 }
 
-function eventsOf(parts: SweepParts, logs: readonly Log[]): AppliedEvent[] {
-  return parts.identify(parts.chainId, logs).map(({ log, stableId }) => {
+/** What the watcher makes of logs: a log that it passes over has no mark, and is no difference. */
+function eventsOf(parts: SweepParts, { plan }: Task, logs: readonly Log[]): AppliedEvent[] {
+  const identified = parts.identify(parts.chainId, logs).filter(({ log }) => plan.accepts?.(log) ?? true)
+  return identified.map(({ log, stableId }) => {
     return { blockNumber: log.blockNumber, blockHash: log.blockHash, stableId }
   })
 }
@@ -100,6 +102,7 @@ async function readByHash(parts: SweepParts, task: Task, headers: readonly Heade
   if (blocks.includes(null)) throw staleLine(reader, 'The node no longer has a final block.', headers[0]?.number ?? 0)
   return eventsOf(
     parts,
+    task,
     matching(
       plan.filters,
       (blocks as BlockLogs[]).flatMap((block) => block.logs),

@@ -50,7 +50,9 @@ export function cutBefore(batch: Batch, block: number): Batch | null {
 export function cutAfter(batch: Batch, to: BlockRef): Batch {
   const trail = batch.trail.filter((ref) => ref.number <= to.number)
   const tip = trail.some((ref) => ref.number === to.number) || batch.trail.length === 0 ? trail : [...trail, to]
-  return { ...batch, to, trail: tip, events: batch.events.filter((ready) => ready.log.blockNumber <= to.number) }
+  // A height above the cut says nothing of the branch that will be applied there.
+  const finalized = batch.finalized === null ? null : (Math.min(batch.finalized, to.number) as BlockNumber)
+  return { ...batch, to, trail: tip, finalized, events: batch.events.filter((ready) => ready.log.blockNumber <= to.number) }
 }
 
 /** What is left of a batch after block `to`, or null when nothing is. */

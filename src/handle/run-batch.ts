@@ -220,6 +220,7 @@ function* commitBody(tx: Tx, run: Run, row: WatcherRow, whole: Batch): Op<{ resu
   const change: CursorChange = {
     cursor: batch.to,
     finalized: newFinality(row, batch),
+    ...(row.reason ? { reason: null } : {}),
     ...(settled ? { settled: batch.to.number } : {}),
     add: { applied: progress.kept.length, duplicates: progress.duplicates },
     updatedAt: run.world.now(),

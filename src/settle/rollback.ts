@@ -5,7 +5,7 @@ import { forEachEvent } from '../handle/each-event.ts'
 import { eventOf, type TidemarkEvent } from '../handle/event.ts'
 import { type Expected, guardedCommit, type Run } from '../handle/run.ts'
 import { callUser } from '../handle/scope.ts'
-import type { CursorChange, KeptEvent, Tx, WatcherRow } from '../store/store.ts'
+import { type CursorChange, type KeptEvent, REORG_ACCEPTED, type Tx, type WatcherRow } from '../store/store.ts'
 import { invariant } from '../util/invariant.ts'
 import { decodeValue } from '../util/json.ts'
 import { type Op, wait } from '../util/op.ts'
@@ -53,18 +53,23 @@ function cannotUndo(run: Run, why: 'reorg' | 'sweep', above: Above, events: numb
     : new TidemarkError('REORG_BELOW_FINALITY', 'Final blocks were replaced', { values })
 }
 
+/** Whether an operator has taken back by hand what Tidemark cannot: `resume --accept-reorg`. */
+export function reorgAccepted(row: WatcherRow): boolean {
+  return row.state === 'running' && row.reason?.code === REORG_ACCEPTED
+}
+
 function canUndo(run: Run): boolean {
   return typeof run.watcher.undo === 'function' || run.watcher.undo === 'managed'
 }
 
 /** In the reverse of the order of apply: commits, trail, participants, the user's own effects, marks. */
-function* undoAbove(tx: Tx, run: Run, above: Above, why: 'reorg' | 'sweep'): Op<number> {
+function* undoAbove(tx: Tx, run: Run, row: WatcherRow, above: Above, why: 'reorg' | 'sweep'): Op<number> {
   yield* cutCommits(tx, run, above)
   yield* wait(tx.trail.deleteAbove(run.id, above))
   for (const participant of [...run.participants].reverse()) yield* participant.undo(tx, above)
   yield* undoEvents(tx, run, above)
   const events = yield* wait(tx.marks.deleteAbove(run.id, above))
-  if (events > 0 && !canUndo(run)) throw cannotUndo(run, why, above, events)
+  if (events > 0 && !canUndo(run) && !reorgAccepted(row)) throw cannotUndo(run, why, above, events)
   return events
 }
 
@@ -98,10 +103,12 @@ export async function rollBack(
     const top = yield* highestApplied(tx, run, row.cursor)
     invariant(above < top, 'a rollback must go back', { above, top })
     checkLine(run, row, above)
-    const events = yield* undoAbove(tx, run, above, why)
+    const events = yield* undoAbove(tx, run, row, above, why)
     const change: CursorChange = {
       cursor: above < row.cursor.number ? to : row.cursor,
       epoch: row.epoch + 1,
+      // The operator's word was for this reorg, and for no other.
+      reason: null,
       add: { undone: events, reorgs: why === 'reorg' ? 1 : 0 },
       updatedAt: run.world.now(),
     }

@@ -143,6 +143,9 @@ export interface WatcherRow {
   readonly updatedAt: number
 }
 
+/** The code of a reason that stands while the watcher runs: an operator gave up blocks that were final or confirmed. */
+export const REORG_ACCEPTED = 'REORG_ACCEPTED'
+
 export interface HaltReason {
   readonly code: string
   readonly sentence: string

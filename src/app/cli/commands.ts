@@ -55,7 +55,12 @@ export const commands: readonly CommandSpec[] = [
     name: 'resume',
     summary: 'Set a halted or paused watcher running again',
     args: ['watcher'],
-    flags: [config, ...by, ...logLevel],
+    flags: [
+      config,
+      { name: 'accept-reorg', summary: 'give up orphaned blocks above the settled line; correct by hand what cannot be undone' },
+      ...by,
+      ...logLevel,
+    ],
     examples: ['tidemark resume deposits/ethereum --reason "handler corrected in build 42"'],
     load: async () => (await import('./commands/resume.ts')).resume,
   },

@@ -11,7 +11,7 @@ export interface CleanRun {
   readonly events: number
   readonly reached: readonly Reached[]
   /** Why it did not get to its end; null: it did. */
-  readonly trouble: string | null
+  readonly trouble: Trouble | null
 }
 
 /** The final chains once more: an honest node, one process that is never killed, each event once. */
@@ -26,18 +26,18 @@ export async function cleanRun(setup: ReplaySetup, chains: readonly ReplayChain[
   })
   try {
     const trouble = await settled(stage)
-    return { tables: stage.tables(), events: stage.instance.events, reached: stage.observer.reached, trouble }
+    return { tables: await stage.tables(), events: stage.instance.events, reached: stage.observer.reached, trouble }
   } finally {
     await stage.close()
   }
 }
 
-async function settled(stage: Stage): Promise<string | null> {
+async function settled(stage: Stage): Promise<Trouble | null> {
   try {
     await stage.settle(false)
     return null
   } catch (error) {
     if (!(error instanceof Trouble)) throw error
-    return error.message
+    return error
   }
 }

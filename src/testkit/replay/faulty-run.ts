@@ -184,13 +184,13 @@ export class FaultyRun {
 }
 
 /** Plays a plan to its end. @returns the trouble that ended it early; null: there was none */
-export async function play(run: FaultyRun, plan: readonly PlannedReplay[]): Promise<string | null> {
+export async function play(run: FaultyRun, plan: readonly PlannedReplay[]): Promise<Trouble | null> {
   try {
     for (const action of plan) await run.perform(action)
     await run.settle()
     return null
   } catch (error) {
     if (!(error instanceof Trouble)) throw error
-    return error.message
+    return error
   }
 }

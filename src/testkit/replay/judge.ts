@@ -6,6 +6,7 @@ import { FaultyRun, play, type ReplayFigures } from './faulty-run.ts'
 import type { Reached } from './observer.ts'
 import { drawReplay, drawSwarm, type PlannedReplay, type ReplaySwarm } from './plan.ts'
 import type { ReplaySetup } from './setup.ts'
+import type { Trouble } from './stage.ts'
 import { outsideWords, readWords } from './words.ts'
 
 /** What one seed showed. */
@@ -22,7 +23,7 @@ interface Pair {
     readonly tables: readonly ScratchTable[]
     readonly reached: readonly Reached[]
     readonly happened: readonly string[]
-    readonly trouble: string | null
+    readonly trouble: Trouble | null
     readonly figures: ReplayFigures
   }
   readonly clean: CleanRun
@@ -31,7 +32,10 @@ interface Pair {
 }
 
 /** Runs that shrinking a plan takes at most. */
-const MAX_TRIES = 40
+const MAX_TRIES = 30
+/** Rows told where each of them differs for the same reason. */
+const FEW = 3
+const NO_FAULT = 'blocks came one by one, without a fault'
 const FAULTY = { actual: 'the faulty run', expected: 'the clean one' } as const
 const TWO_CLEAN = { actual: 'one clean run', expected: 'another' } as const
 
@@ -41,7 +45,7 @@ async function withPair<T>(setup: ReplaySetup, seed: number, swarm: ReplaySwarm,
   try {
     const trouble = await play(run, plan)
     const { stage, happened, figures } = run
-    const faulty = { tables: stage.tables(), reached: stage.observer.reached, happened, trouble, figures }
+    const faulty = { tables: await stage.tables(), reached: stage.observer.reached, happened, trouble, figures }
     // A run that ended early has left blocks that are not final yet.
     if (trouble !== null) for (const chain of stage.chains) chain.mineEmpty(chain.finalDepth + 6)
     const clean = await cleanRun(setup, stage.chains, seed, 'clean')
@@ -61,10 +65,14 @@ function rowsOf(setup: ReplaySetup, { faulty, clean }: Pair): string[] {
   return differences(faulty.tables, clean.tables, setup.ignore ?? [], FAULTY)
 }
 
-function troubleWords(trouble: string, clean: CleanRun, happened: readonly string[], tables: readonly ScratchTable[]): string {
-  if (clean.trouble === null) return `${trouble} First seen after: ${happened.at(-1) ?? 'blocks came one by one'}.`
-  const bare = tables.length === 0 ? ' The scratch database has no table of yours: give `schema`.' : ''
-  return `${trouble} A clean run of the same chain stops as well, so no fault is needed for it.${bare} Where the events are such as your contracts never emit, make others with \`generate\`, and rows that they refer to with \`seed\`.`
+/** Why a run ended early. A clean run that ends early too needs no fault for it. */
+function troubleWords(trouble: Trouble, clean: CleanRun, happened: readonly string[], tables: readonly ScratchTable[]): string {
+  const { message } = trouble
+  if (clean.trouble === null) return `${message} First seen after: ${happened.at(-1) ?? NO_FAULT}.`
+  const also = `${message} A clean run of the same chain stops as well: no fault is needed for it.`
+  if (tables.length === 0) return `${also} The scratch database has no table of yours: give \`schema\`.`
+  if (trouble.isPlain) return also
+  return `${also} If your contracts never emit such events, make others with \`generate\`; rows that they refer to are made with \`seed\`.`
 }
 
 /** Rows that differ without any fault: the handler's result depends on something else than the event and the database. */
@@ -74,7 +82,7 @@ async function undetermined(setup: ReplaySetup, pair: Pair): Promise<string[]> {
   if (rows.length === 0) return []
   const reads = readWords(pair.clean.reached)
   const unknown = 'no fault is needed for it: a handler depends on something that is neither its event nor the database, such as the clock, chance, or a variable that outlives its call'
-  return [...rows.map((row) => `${row}`), ...(reads.length > 0 ? reads : [unknown])]
+  return [...rows.slice(0, FEW), ...(reads.length > 0 ? reads : [unknown])]
 }
 
 /** The plan with fewest actions that was found in which rows still differ, and what happened in it. */
@@ -108,14 +116,14 @@ class Shrinker {
         await this.#try(this.#best.plan.filter((_, i) => i < end - size || i >= end))
       }
     }
-    const fault = this.#best.happened.at(-1) ?? 'blocks came one by one, without a fault'
+    const fault = this.#best.happened.at(-1) ?? NO_FAULT
     return this.#best.rows.map((row, i) => (i === 0 && !row.startsWith('…') ? `${row}; first seen after: ${fault}` : row))
   }
 }
 
 /**
  * One seed: the watchers live through a plan of faults, and once through a clean run of the chains that it ended with.
- * @param explain whether a difference is traced to its fault, which takes up to 40 runs more
+ * @param explain whether a difference is traced to its fault, which takes up to 30 pairs of runs more
  */
 export async function judgeSeed(setup: ReplaySetup, seed: number, explain: boolean): Promise<SeedVerdict> {
   const random = new Random(seed)

@@ -101,7 +101,7 @@ const DRAW: Readonly<Record<ReplayAction['kind'], Draw>> = {
 }
 
 /** How often each kind is drawn; those below 3 are missing in some runs. */
-const RATES: Readonly<Record<ReplayAction['kind'], number>> = { mine: 5, reorg: 2.5, run: 3, mishap: 4, throw: 1.5, redeliver: 1, nodes: 1, wait: 1 }
+const RATES: Readonly<Record<ReplayAction['kind'], number>> = { mine: 6, reorg: 2.5, run: 3, mishap: 6, throw: 1.5, redeliver: 1, nodes: 1, wait: 1 }
 
 function pick(random: Random, rates: readonly (readonly [ReplayAction['kind'], number])[]): ReplayAction['kind'] {
   let at = random.next() * rates.reduce((sum, [, rate]) => sum + rate, 0)

@@ -11,10 +11,18 @@ import { Instance, type Reachable } from './instance.ts'
 import { Observer } from './observer.ts'
 import type { ReplayChain } from './replay-chain.ts'
 import { makeScratch, type ReplaySetup, simulatedOn } from './setup.ts'
-import { haltWords } from './words.ts'
+import { haltWords, isPlain } from './words.ts'
 
 /** Ends a run: what a user's watcher did, in words. */
-export class Trouble extends Error {}
+export class Trouble extends Error {
+  /** Other events would show it as well: it is not about those that were made. */
+  readonly isPlain: boolean
+
+  constructor(words: string, isPlain = false) {
+    super(words)
+    this.isPlain = isPlain
+  }
+}
 
 export interface StageOptions {
   readonly seed: number | string
@@ -99,7 +107,9 @@ export class Stage {
     )
   }
 
-  tables(): ScratchTable[] {
+  /** What a handler left running may still write: it gets a turn before its tables are read. */
+  async tables(): Promise<ScratchTable[]> {
+    await this.clock.runPending()
     return this.scratch.tables()
   }
 
@@ -118,7 +128,9 @@ export class Stage {
     const halts = this.instance.takeHalts()
     for (const halt of halts) {
       const key = halt.watcher.slice(0, halt.watcher.indexOf('/'))
-      if (!this.observer.takeProvoked(key, halt.reason.code)) throw new Trouble(haltWords(halt, this.observer.locked.has(key)))
+      const { code } = halt.reason
+      const locked = this.observer.locked.has(key)
+      if (!this.observer.takeProvoked(key, code)) throw new Trouble(haltWords(halt, locked), isPlain(code, locked))
       await this.instance.resume(halt.watcher)
     }
     return halts.length > 0

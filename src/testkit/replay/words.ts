@@ -40,16 +40,25 @@ function eventWords(values: Readonly<Record<string, unknown>>): string {
   return values.event === undefined ? '' : ` at ${String(values.event)} in block ${String(values.block)}`
 }
 
+const SWALLOWED = 'a statement failed, and the handler swallowed the error and went on'
+const LOCKED = 'the handler wrote on another connection while its transaction was open, and met the lock'
+
+/** Whether a halt shows a mistake that other events would show as well. */
+export function isPlain(code: string, locked: boolean): boolean {
+  return locked || code === 'HANDLER_SWALLOWED_ERROR'
+}
+
 /** Why a watcher stopped, without a plan for it. */
 export function haltWords({ watcher, reason }: TidemarkEvents['halted'], locked: boolean): string {
-  const where = `${watcher} halted${eventWords(reason.values)}`
-  if (reason.code === 'HANDLER_SWALLOWED_ERROR') {
-    return `${where}: a statement failed, and the handler swallowed the error and went on (${reason.code}). ${reason.next}`
+  const { code, sentence, next, values } = reason
+  const where = `${watcher} halted${eventWords(values)}`
+  if (code === 'HANDLER_SWALLOWED_ERROR') {
+    return `${where}: ${SWALLOWED} (${code}). Use \`savepoint(fn)\` or ON CONFLICT DO NOTHING where failure is expected.`
   }
   if (locked) {
-    return `${where}: the handler wrote on another connection while its transaction was open, and met the lock (${reason.code}). Write through the \`db\` that the handler receives: what another connection writes is not part of the commit.`
+    return `${where}: ${LOCKED} (${code}). Write through the \`db\` that the handler receives: what another connection writes is not part of the commit.`
   }
-  return `${where}: ${reason.sentence} (${reason.code}). ${reason.next}`
+  return `${where}: ${sentence} (${code}). ${next.replace(/,? then (resume|run `tidemark resume`)/, '')}`
 }
 
 function list(reached: readonly Reached[]): string {

@@ -7,7 +7,7 @@ export async function resume(call: Call): Promise<number> {
   const [watcher = ''] = call.args
   await withTidemark(call, async (tidemark, config) => {
     await config.store.migrate('check')
-    await tidemark.admin.resume(watcher, byOf(call))
+    await tidemark.admin.resume(watcher, byOf(call), { acceptReorg: call.flags['accept-reorg'] === true })
   })
   call.io.stdout.write(`${watcher} may run again.\n`)
   return EXIT.ok
