@@ -32,7 +32,14 @@ interface Options {
 function readOptions(): Options {
   const flag = { type: 'boolean', default: false } as const
   const { values } = parseArgs({
-    options: { only: { type: 'string', multiple: true }, seeds: { type: 'string', default: String(SEEDS) }, write: flag, check: flag, 'no-control': flag, json: flag },
+    options: {
+      only: { type: 'string', multiple: true },
+      seeds: { type: 'string', default: String(SEEDS) },
+      write: flag,
+      check: flag,
+      'no-control': flag,
+      json: flag,
+    },
   })
   const { only, write, check, json } = values
   const mutations = MUTATIONS.filter(({ name }) => only?.some((text) => name.includes(text)) ?? true)
@@ -48,8 +55,11 @@ function checkMutations(build: Build, mutations: readonly Mutation[]): void {
   const names = new Set(mutations.map(({ name }) => name))
   if (names.size < mutations.length) throw new Error('two mutations have one name')
   const errors = compileErrors(build, mutations)
-  if (errors.size > 0) throw new Error([...errors].map(([name, words]) => `mutation ${name} does not compile: ${words}`).join('\n'))
-  console.log(`${mutations.length} mutations fit the sources and compile; ${EQUIVALENT.length} more are known to be equivalent`)
+  if (errors.size > 0)
+    throw new Error([...errors].map(([name, words]) => `mutation ${name} does not compile: ${words}`).join('\n'))
+  console.log(
+    `${mutations.length} mutations fit the sources and compile; ${EQUIVALENT.length} more are known to be equivalent`,
+  )
 }
 
 /** The sound engine must pass what catches the broken ones. */
@@ -62,9 +72,15 @@ async function control({ whole }: Build, seeds: readonly number[], options: Muta
 
 async function controlAll(build: Build, seeds: readonly number[]): Promise<void> {
   const shares = upTo(WIDTH).map((_, share) => seeds.filter((seed) => seed % WIDTH === share))
-  const played = await inParallel(shares.filter((share) => share.length > 0), WIDTH, (share) => control(build, share, undefined))
+  const played = await inParallel(
+    shares.filter((share) => share.length > 0),
+    WIDTH,
+    (share) => control(build, share, undefined),
+  )
   const slowest = Math.max(...played.map((one) => one.slowest))
-  console.log(`control: the engine as it is passes seeds 1 to ${seeds.length}; the slowest took ${slowest.toFixed(1)} s`)
+  console.log(
+    `control: the engine as it is passes seeds 1 to ${seeds.length}; the slowest took ${slowest.toFixed(1)} s`,
+  )
 }
 
 /** Tries one mutation. A seed that the control has not played yet is played on the sound engine, too. */
@@ -74,7 +90,8 @@ async function attempt(build: Build, mutation: Mutation, options: Options): Prom
   const played = await play({ dist, seeds: upTo(limit), options: mutation.given?.options ?? {} })
   dropMutant(mutation)
   const { caught, seconds } = played
-  if (caught && options.control && (caught.seed > options.seeds || mutation.given)) await control(build, [caught.seed], mutation.given)
+  if (caught && options.control && (caught.seed > options.seeds || mutation.given))
+    await control(build, [caught.seed], mutation.given)
   const outcome: Outcome = { mutation, caught, limit, seconds }
   console.log(line(outcome))
   return outcome
@@ -90,10 +107,15 @@ async function main(): Promise<void> {
   const outcomes = await inParallel(options.mutations, WIDTH, (mutation) => attempt(build, mutation, options))
   const survivors = outcomes.filter(({ caught }) => !caught)
   console.log(`\n${report(outcomes)}`)
-  for (const { mutation, limit } of survivors) console.log(`SURVIVED ${limit} seeds: ${mutation.name} (${mutation.breaks}): ${mutation.why}`)
+  for (const { mutation, limit } of survivors)
+    console.log(`SURVIVED ${limit} seeds: ${mutation.name} (${mutation.breaks}): ${mutation.why}`)
   if (options.write) writeProof(outcomes, EQUIVALENT, options.seeds)
   const figures = { mutations: outcomes.length, caught: outcomes.length - survivors.length, survived: survivors.length }
-  console.log(options.json ? JSON.stringify(figures) : `${figures.mutations} mutations, ${figures.caught} caught, ${figures.survived} survived`)
+  console.log(
+    options.json
+      ? JSON.stringify(figures)
+      : `${figures.mutations} mutations, ${figures.caught} caught, ${figures.survived} survived`,
+  )
   process.exitCode = survivors.length > 0 ? 1 : 0
 }
 

@@ -40,12 +40,28 @@ function whole(text: string, name: string, min: number): number {
 function settings(): Settings {
   const text = (fallback: string) => ({ type: 'string', default: fallback }) as const
   const flag = { type: 'boolean', default: false } as const
-  const options = { from: text('1'), seeds: text('100'), workers: text('2'), json: flag, story: flag, save: { type: 'string' }, worker: { type: 'string' } } as const
+  const options = {
+    from: text('1'),
+    seeds: text('100'),
+    workers: text('2'),
+    json: flag,
+    story: flag,
+    save: { type: 'string' },
+    worker: { type: 'string' },
+  } as const
   const { values } = parseArgs({ options })
   const { json, story, save } = values
   const workers = whole(values.workers, 'workers', 1)
   const worker = values.worker === undefined ? undefined : whole(values.worker, 'worker', 0)
-  return { from: whole(values.from, 'from', 0), seeds: whole(values.seeds, 'seeds', 1), workers, json, story, save, worker }
+  return {
+    from: whole(values.from, 'from', 0),
+    seeds: whole(values.seeds, 'seeds', 1),
+    workers,
+    json,
+    story,
+    save,
+    worker,
+  }
 }
 
 /** The seeds of one worker: every n-th, so that both have as much to do. */
@@ -57,10 +73,25 @@ async function work({ from, seeds, workers, worker = 0 }: Settings): Promise<voi
 }
 
 /** Starts a worker and hands on its lines. Resolves with its exit code. */
-function startWorker(worker: number, { from, seeds, workers }: Settings, onLine: (line: Line) => void): Promise<number> {
+function startWorker(
+  worker: number,
+  { from, seeds, workers }: Settings,
+  onLine: (line: Line) => void,
+): Promise<number> {
   const [jiti = '', script = ''] = process.argv
-  const args = ['--from', String(from), '--seeds', String(seeds), '--workers', String(workers), '--worker', String(worker)]
-  const child = spawn(process.execPath, [...process.execArgv, ...entryOf(jiti, script), ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const args = [
+    '--from',
+    String(from),
+    '--seeds',
+    String(seeds),
+    '--workers',
+    String(workers),
+    '--worker',
+    String(worker),
+  ]
+  const child = spawn(process.execPath, [...process.execArgv, ...entryOf(jiti, script), ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   createInterface({ input: child.stdout }).on('line', (text) => onLine(JSON.parse(text) as Line))
   return new Promise((resolve) => child.once('close', (code) => resolve(code ?? 1)))
 }
@@ -105,7 +136,10 @@ async function tell(seed: number, save: string | undefined): Promise<void> {
   mkdirSync(save, { recursive: true })
   const { options, plan, report } = shrunk
   const file = join(save, `${seed}.json`)
-  writeFileSync(file, `${JSON.stringify({ seed, cause: 'write it here', failure: report.failure?.kind, options, plan }, null, 1)}\n`)
+  writeFileSync(
+    file,
+    `${JSON.stringify({ seed, cause: 'write it here', failure: report.failure?.kind, options, plan }, null, 1)}\n`,
+  )
   console.log(`  written to ${file}`)
 }
 
@@ -113,13 +147,23 @@ async function main(): Promise<void> {
   const all = settings()
   if (all.worker !== undefined) return work(all)
   if (all.story) {
-    for (let seed = all.from; seed < all.from + all.seeds; seed++) await simulate({ seed, onStep: (line) => console.log(line) })
+    for (let seed = all.from; seed < all.from + all.seeds; seed++)
+      await simulate({ seed, onStep: (line) => console.log(line) })
   }
   const lines = await allSeeds(all)
-  const failed = [...lines.values()].filter((line) => !line.ok).map((line) => Number(line.seed)).sort((a, b) => a - b)
+  const failed = [...lines.values()]
+    .filter((line) => !line.ok)
+    .map((line) => Number(line.seed))
+    .sort((a, b) => a - b)
   for (const seed of failed.slice(0, TOLD)) await tell(seed, all.save)
   const sums = totals(all, lines)
-  console.log(all.json ? JSON.stringify(sums) : Object.entries(sums).map(([key, value]) => `${key} ${value}`).join(', '))
+  console.log(
+    all.json
+      ? JSON.stringify(sums)
+      : Object.entries(sums)
+          .map(([key, value]) => `${key} ${value}`)
+          .join(', '),
+  )
   process.exitCode = sums.failed > 0 ? 1 : 0
 }
 

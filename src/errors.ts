@@ -34,13 +34,22 @@ const table = {
     kind: 'refused',
     next: 'Start with --accept from-here to use the new filter from here on (blocks that are not settled yet are done again), or give the new watcher a name of its own.',
   },
-  WATCHER_RENAMED: { kind: 'refused', next: 'Run `tidemark rename OLD NEW`, or start the new name at `startBlock: \'now\'`.' },
+  WATCHER_RENAMED: {
+    kind: 'refused',
+    next: "Run `tidemark rename OLD NEW`, or start the new name at `startBlock: 'now'`.",
+  },
   ABI_INVALID: { kind: 'refused', next: 'Correct the event signature or ABI item.' },
   ABI_EVENT_MISSING: { kind: 'refused', next: 'Name an event of the ABI, or give its signature as text.' },
-  ABI_EVENT_AMBIGUOUS: { kind: 'refused', next: 'The name is overloaded: give the signature of the one you mean as text.' },
+  ABI_EVENT_AMBIGUOUS: {
+    kind: 'refused',
+    next: 'The name is overloaded: give the signature of the one you mean as text.',
+  },
   EVENT_ARGS_INVALID: { kind: 'refused', next: 'Filter by indexed arguments with values of their type.' },
   // The store
-  STORE_LOCKED: { kind: 'refused', next: 'Stop the other process on this file, or use a store made for several processes.' },
+  STORE_LOCKED: {
+    kind: 'refused',
+    next: 'Stop the other process on this file, or use a store made for several processes.',
+  },
   STORE_NEWER: { kind: 'refused', next: 'Run the version of Tidemark that wrote this database, or a later one.' },
   STORE_MIGRATION_NEEDED: { kind: 'refused', next: 'Run `tidemark migrate`.' },
   STORE_READ_ONLY: { kind: 'retries', next: 'Make the file and its folder writable for this user.' },
@@ -51,10 +60,16 @@ const table = {
   STORE_TABLE_MISMATCH: { kind: 'refused', next: 'Add the missing columns, or name another table.' },
   NOT_IN_TRANSACTION: { kind: 'refused', next: 'Open a transaction on this connection first and pass it in.' },
   // Guards of the commit: each has its own code, and a test that reaches only it
-  EPOCH_CHANGED: { kind: 'retries', next: 'Another run rolled this watcher back; this one stands down and reads again.' },
+  EPOCH_CHANGED: {
+    kind: 'retries',
+    next: 'Another run rolled this watcher back; this one stands down and reads again.',
+  },
   POSITION_MOVED: { kind: 'retries', next: 'Another run moved this cursor; this one stands down and reads again.' },
   FENCED: { kind: 'retries', next: 'Another process took this watcher over; this one stands down.' },
-  NONCE_LOST: { kind: 'halts', next: 'A statement of the handler rolled the transaction back unseen. Correct the handler, then resume.' },
+  NONCE_LOST: {
+    kind: 'halts',
+    next: 'A statement of the handler rolled the transaction back unseen. Correct the handler, then resume.',
+  },
   TRANSACTION_LOST: {
     kind: 'halts',
     next: 'A statement of the handler ended the transaction (for example INSERT OR ROLLBACK). Correct the handler, then resume.',
@@ -64,31 +79,55 @@ const table = {
     next: 'The handler ended the transaction on db.raw. Look at what it wrote for this event, correct it, then resume.',
   },
   SCOPE_DEAD: { kind: 'refused', next: 'Use `db` and `tables` only inside the callback that received them.' },
-  COMMIT_UNKNOWN: { kind: 'retries', next: 'The answer to COMMIT was lost; the position is read again before anything is repeated.' },
+  COMMIT_UNKNOWN: {
+    kind: 'retries',
+    next: 'The answer to COMMIT was lost; the position is read again before anything is repeated.',
+  },
   CURSOR_BELOW_LOW_WATER: {
     kind: 'halts',
     next: 'The cursor was moved to where marks have been pruned: events there would be applied twice. Put the cursor back, or give the watcher a new name.',
   },
   // Handlers
   HANDLER_FAILED: { kind: 'halts', next: 'Correct the handler, then run `tidemark resume`.' },
-  HANDLER_RETURNED_PROMISE: { kind: 'halts', next: 'SQLite handlers are synchronous: move slow work into `prepare`, then resume.' },
-  HANDLER_TIMEOUT: { kind: 'halts', next: 'The handler ran longer than handlerTimeout. Correct it or raise the limit, then resume.' },
+  HANDLER_RETURNED_PROMISE: {
+    kind: 'halts',
+    next: 'SQLite handlers are synchronous: move slow work into `prepare`, then resume.',
+  },
+  HANDLER_TIMEOUT: {
+    kind: 'halts',
+    next: 'The handler ran longer than handlerTimeout. Correct it or raise the limit, then resume.',
+  },
   HANDLER_SWALLOWED_ERROR: {
     kind: 'halts',
     next: 'A statement failed and the handler went on. Use `savepoint(fn)` or ON CONFLICT DO NOTHING where failure is expected, then resume.',
   },
-  TRANSACTION_CONTROL_REFUSED: { kind: 'halts', next: 'The transaction is Tidemark\'s: use `savepoint(fn)` for a nested one, then resume.' },
+  TRANSACTION_CONTROL_REFUSED: {
+    kind: 'halts',
+    next: "The transaction is Tidemark's: use `savepoint(fn)` for a nested one, then resume.",
+  },
   UNTRACKED_WRITE: {
     kind: 'halts',
     next: "With undo: 'managed' all writes go through `tables`. Declare an undo function for writes through `db`, then resume.",
   },
-  DECODE_FAILED: { kind: 'halts', next: 'A log has the shape of the event but does not decode. Check the ABI, then resume.' },
+  DECODE_FAILED: {
+    kind: 'halts',
+    next: 'A log has the shape of the event but does not decode. Check the ABI, then resume.',
+  },
   MEMO_INVALID: { kind: 'halts', next: 'Return undefined or a small plain value from the handler, then resume.' },
-  MANAGED_VALUE_INVALID: { kind: 'halts', next: 'Give every column of the table a value of its type. Correct the handler, then resume.' },
+  MANAGED_VALUE_INVALID: {
+    kind: 'halts',
+    next: 'Give every column of the table a value of its type. Correct the handler, then resume.',
+  },
   MANAGED_LIMIT: { kind: 'halts', next: 'One event wrote more managed rows than the limit. Write fewer, then resume.' },
-  KEY_INVALID: { kind: 'halts', next: '`key` must return a well-formed string of 1 to 255 characters without NUL. Correct it, then resume.' },
+  KEY_INVALID: {
+    kind: 'halts',
+    next: '`key` must return a well-formed string of 1 to 255 characters without NUL. Correct it, then resume.',
+  },
   PREPARE_FAILED: { kind: 'retries', next: 'Read the cause; `prepare` is tried again with growing waits.' },
-  PREPARE_TIMEOUT: { kind: 'retries', next: '`prepare` ran longer than handlerTimeout; it is tried again with growing waits.' },
+  PREPARE_TIMEOUT: {
+    kind: 'retries',
+    next: '`prepare` ran longer than handlerTimeout; it is tried again with growing waits.',
+  },
   UNDO_FAILED: { kind: 'halts', next: 'The undo function threw; nothing was undone. Correct it, then resume.' },
   FINAL_FAILED: { kind: 'halts', next: 'The `final` stage threw; the block is not settled. Correct it, then resume.' },
   // The chain
@@ -112,15 +151,30 @@ const table = {
   UNSETTLED_LIMIT: { kind: 'retries', next: 'Finality has stalled; the watcher waits so that undo stays bounded.' },
   RPC_UNREACHABLE: { kind: 'retries', next: 'Check the URL and the network; every configured URL was tried.' },
   RPC_TIMEOUT: { kind: 'retries', next: 'The node did not answer in time; it is asked again with growing waits.' },
-  RPC_RATE_LIMITED: { kind: 'retries', next: 'The provider limits requests; Tidemark waits. Add a URL or raise the plan.' },
-  RPC_ANSWER_INVALID: { kind: 'retries', next: 'The node answered with something that cannot be an answer; it is asked again.' },
+  RPC_RATE_LIMITED: {
+    kind: 'retries',
+    next: 'The provider limits requests; Tidemark waits. Add a URL or raise the plan.',
+  },
+  RPC_ANSWER_INVALID: {
+    kind: 'retries',
+    next: 'The node answered with something that cannot be an answer; it is asked again.',
+  },
   RPC_REFUSED: { kind: 'retries', next: 'The node refused the request; read the cause.' },
   RPC_RANGE_TOO_LARGE: { kind: 'retries', next: 'The range is made smaller and asked again.' },
-  RPC_BLOCK_TOO_LARGE: { kind: 'halts', next: 'One block holds more logs than this node returns. Add a node with a higher cap, then resume.' },
+  RPC_BLOCK_TOO_LARGE: {
+    kind: 'halts',
+    next: 'One block holds more logs than this node returns. Add a node with a higher cap, then resume.',
+  },
   RPC_BEHIND: { kind: 'retries', next: 'The node is behind the block asked for; it is asked again.' },
-  EVIDENCE_MISSING: { kind: 'retries', next: 'The node could not show that it has the block it answered for; it is asked again.' },
+  EVIDENCE_MISSING: {
+    kind: 'retries',
+    next: 'The node could not show that it has the block it answered for; it is asked again.',
+  },
   // Parts used alone
-  EVENT_TOO_OLD: { kind: 'refused', next: 'The event lies below the low-water mark, where marks are gone. Set it aside for a person.' },
+  EVENT_TOO_OLD: {
+    kind: 'refused',
+    next: 'The event lies below the low-water mark, where marks are gone. Set it aside for a person.',
+  },
   EVENT_KEY_INVALID: {
     kind: 'refused',
     next: 'Give the event as the node returned it, or an identity or key of 1 to 255 characters.',
@@ -128,8 +182,14 @@ const table = {
   WINDOW_FULL: { kind: 'retries', next: 'Wait until keys expire, raise maxKeys, or make the window shorter.' },
   EVENT_ID_INVALID: { kind: 'refused', next: 'Write chainId-txHash-logIndex.' },
   // Tidemark itself
-  UNEXPECTED: { kind: 'retries', next: 'Read the cause in the log at level debug; it is tried again with growing waits.' },
-  INVARIANT_BROKEN: { kind: 'bug', next: 'This is a bug in Tidemark. The transaction was rolled back. Please report the code and values.' },
+  UNEXPECTED: {
+    kind: 'retries',
+    next: 'Read the cause in the log at level debug; it is tried again with growing waits.',
+  },
+  INVARIANT_BROKEN: {
+    kind: 'bug',
+    next: 'This is a bug in Tidemark. The transaction was rolled back. Please report the code and values.',
+  },
 } as const satisfies Record<string, CodeEntry>
 
 export type ErrorCode = keyof typeof table
@@ -187,7 +247,9 @@ export class TidemarkError extends Error {
   }
 
   static is(error: unknown): error is TidemarkError {
-    return typeof error === 'object' && error !== null && (error as { isTidemarkError?: unknown }).isTidemarkError === true
+    return (
+      typeof error === 'object' && error !== null && (error as { isTidemarkError?: unknown }).isTidemarkError === true
+    )
   }
 
   /** Whether `error` is a TidemarkError with this code. */

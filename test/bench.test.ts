@@ -31,11 +31,11 @@ function check(name: string, { figures, above }: Run): void {
 
 const others = benches.map(({ name }) => name).filter((name) => name !== 'memory')
 
-test.each(others)('%s runs, and prints figures that are numbers', async (name) => {
+test.each(others)('%s runs, and prints figures that are numbers', { timeout: 120_000 }, async (name) => {
   check(name, await run(name))
 })
 
-test('memory runs, and backfill in many commits forgets as it goes: not the chain but the retention bounds the marks', async () => {
+test('memory runs, and backfill forgets as it goes: the retention bounds the marks, not the chain', { timeout: 120_000 }, async () => {
   const found = await run('memory')
   check('memory', found)
   const marks = found.figures.find(({ name }) => name === 'memory/finalized/rows/tidemark_processed_events/peak')

@@ -4,7 +4,10 @@ import { SCHEMA, TOKEN, transfers } from '../src/app/demo/watchers.ts'
 import { compareTables, fakeChain, testAddress, transfer } from '../src/testkit/index.ts'
 import { Harness } from './support/harness.ts'
 
-const watcher = { ...transfers, definition: { ...transfers.definition, on: { test: { address: TOKEN, startBlock: 1, at: 'latest' as const } } } }
+const watcher = {
+  ...transfers,
+  definition: { ...transfers.definition, on: { test: { address: TOKEN, startBlock: 1, at: 'latest' as const } } },
+}
 const [ALICE, BOB] = [testAddress('alice'), testAddress('bob')]
 
 function tables(h: Harness) {
@@ -24,7 +27,8 @@ test('applied live, then final: the final stage runs for every event', async () 
   }
   chain.mineEmpty(20)
   await h.settle()
-  console.log(JSON.stringify((await h.tidemark.status()).watchers[0])); console.log(h.events.map((e) => e.type + JSON.stringify(e.event)).join("\n"))
+  console.log(JSON.stringify((await h.tidemark.status()).watchers[0]))
+  console.log(h.events.map((e) => e.type + JSON.stringify(e.event)).join('\n'))
   expect(compareTables(expectedTables(chain), spellTables(tables(h)))).toEqual([])
   await h.close()
 })

@@ -7,7 +7,10 @@ import type { Admin, By } from './types.ts'
 function* lockByName(tx: Tx, name: string): Op<WatcherRow> {
   const found = yield* wait(tx.cursors.find(name))
   const row = found && (yield* wait(tx.cursors.lock(found.id)))
-  if (!row) throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher in this database', { values: { watcher: name } })
+  if (!row)
+    throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher in this database', {
+      values: { watcher: name },
+    })
   return row
 }
 

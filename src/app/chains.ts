@@ -10,7 +10,12 @@ import type { World } from '../util/world.ts'
 import type { Logger } from './types.ts'
 
 /** A URL, a viem transport, or anything with EIP-1193's `request`. Its label is safe to print; its URL is not. */
-export function transportOf(entry: ChainConfig['rpc'][number], label: string, chain: ChainConfig, world: World): RpcTransport {
+export function transportOf(
+  entry: ChainConfig['rpc'][number],
+  label: string,
+  chain: ChainConfig,
+  world: World,
+): RpcTransport {
   if (typeof entry === 'string') return httpTransport(entry, { label, timeoutMs: chain.timeoutMs, world })
   if ('send' in entry && 'label' in entry) return entry as unknown as RpcTransport
   // Tidemark repeats a request itself, and knows when it may not.
@@ -18,7 +23,13 @@ export function transportOf(entry: ChainConfig['rpc'][number], label: string, ch
   return eip1193Transport(provider as Eip1193Provider, { label })
 }
 
-function openChain(name: string, config: Config, watchers: readonly CompiledWatcher[], world: World, logger: Logger): EvmSource {
+function openChain(
+  name: string,
+  config: Config,
+  watchers: readonly CompiledWatcher[],
+  world: World,
+  logger: Logger,
+): EvmSource {
   const chain = config.chains[name] as ChainConfig
   return createEvmSource({
     chainId: chain.id,

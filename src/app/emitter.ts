@@ -29,7 +29,14 @@ export class Emitter {
   }
 
   private log<K extends keyof TidemarkEvents>(type: K, event: TidemarkEvents[K]): void {
-    const levels = { applied: 'debug', undone: 'warn', settled: 'debug', halted: 'error', failing: 'warn', recovered: 'info' } as const
+    const levels = {
+      applied: 'debug',
+      undone: 'warn',
+      settled: 'debug',
+      halted: 'error',
+      failing: 'warn',
+      recovered: 'info',
+    } as const
     this.logger.log(levels[type], SENTENCES[type], event as unknown as Record<string, unknown>)
   }
 }

@@ -71,5 +71,13 @@ export function makeRunner(parts: RunnerParts): WatcherRunner {
   }
   const ready = { watcher, world, signal, pinned: (blockHash: Hash) => chain.pinned(blockHash) }
   const rememberChain = async () => keepGenesis(config, watcher.chainId, await chain.genesis(signal))
-  return new WatcherRunner({ run, plan: planOf(watcher, row), source: chain, ready, retentionBlocks: config.retentionBlocks, emit, rememberChain })
+  return new WatcherRunner({
+    run,
+    plan: planOf(watcher, row),
+    source: chain,
+    ready,
+    retentionBlocks: config.retentionBlocks,
+    emit,
+    rememberChain,
+  })
 }

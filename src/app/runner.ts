@@ -169,7 +169,15 @@ export class WatcherRunner {
     if (this.row) this.row = { ...this.row, cursor: outcome.to }
     const { phase, from, head } = batch
     const { applied: events, duplicates, to } = outcome
-    this.options.emit('applied', { watcher: this.name, phase, from, to: to.number, head: head.number, events, duplicates })
+    this.options.emit('applied', {
+      watcher: this.name,
+      phase,
+      from,
+      to: to.number,
+      head: head.number,
+      events,
+      duplicates,
+    })
     if (outcome.settled) this.options.emit('settled', { watcher: this.name, through: to.number, events })
     return { did: 'events', events, waitMs: 0 }
   }
@@ -198,7 +206,9 @@ export class WatcherRunner {
 
   private async idle(row: WatcherRow, step: Extract<SourceStep, { kind: 'idle' }>): Promise<StepResult> {
     if (step.why === 'finality-stalled') {
-      throw new TidemarkError('UNSETTLED_LIMIT', 'Finality stalls, and undo has reached its limit', { values: { watcher: this.name } })
+      throw new TidemarkError('UNSETTLED_LIMIT', 'Finality stalls, and undo has reached its limit', {
+        values: { watcher: this.name },
+      })
     }
     if (this.pendingForget === null && (await this.forgetOld(row))) return { did: 'forget', events: 0, waitMs: 0 }
     if (step.why === 'at-head' || step.why === 'not-final') this.phase = 'live'
@@ -247,7 +257,11 @@ export class WatcherRunner {
       await writeHalt(this.run, this.row, reason)
     } catch (cause) {
       const passing = asTidemarkError(cause)
-      return this.failed(passing.kind === 'retries' ? passing : new TidemarkError('STORE_FAILED', 'A halt could not be written', { cause }))
+      return this.failed(
+        passing.kind === 'retries'
+          ? passing
+          : new TidemarkError('STORE_FAILED', 'A halt could not be written', { cause }),
+      )
     }
     this.failing = null
     this.options.emit('halted', { watcher: this.name, reason })

@@ -1,12 +1,12 @@
+import type { BlockNumber } from '../chain/block.ts'
+import type { EvmSource } from '../collect/evm.ts'
 import { type Config, trackReads } from '../config.ts'
 import { TidemarkError } from '../errors.ts'
 import { type CompiledWatcher, compileWatcher } from '../handle/watch.ts'
-import type { BlockNumber } from '../chain/block.ts'
 import type { Lease, Store } from '../store/store.ts'
 import { wait } from '../util/op.ts'
 import { realWorld, type World } from '../util/world.ts'
 import { createAdmin } from './admin.ts'
-import type { EvmSource } from '../collect/evm.ts'
 import { openChains } from './chains.ts'
 import { Emitter } from './emitter.ts'
 import { follow, runFor } from './loops.ts'
@@ -79,9 +79,14 @@ class Engine implements Tidemark {
   async start(): Promise<void> {
     if (this.loops) return
     const session = await this.open(this.watchers)
-    if (!session) throw new TidemarkError('STORE_LOCKED', 'Another process runs watchers on this store', { values: { store: this.store.kind } })
+    if (!session)
+      throw new TidemarkError('STORE_LOCKED', 'Another process runs watchers on this store', {
+        values: { store: this.store.kind },
+      })
     this.warnOfUnread()
-    this.loops = Promise.all(session.runners.map((runner) => follow(runner, this.world, session.stop.signal))).then(() => {})
+    this.loops = Promise.all(session.runners.map((runner) => follow(runner, this.world, session.stop.signal))).then(
+      () => {},
+    )
   }
 
   /** Resolves when every watcher has reached its end block, or after `stop`. */
@@ -103,7 +108,8 @@ class Engine implements Tidemark {
     const held: RunOnceResult = { did: 'held', events: 0, nextAt: new Date(this.world.now() + 1_000) }
     if (this.session || this.opening) return held
     const wanted = this.watchers.filter((watcher) => options.watcher === undefined || watcher.name === options.watcher)
-    if (wanted.length === 0) throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher', { values: { watcher: options.watcher } })
+    if (wanted.length === 0)
+      throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher', { values: { watcher: options.watcher } })
     const session = await this.open(wanted)
     if (!session) return held
     try {

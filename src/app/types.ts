@@ -1,5 +1,5 @@
-import type { HaltReason, WatcherCounters } from '../store/store.ts'
 import type { ErrorCode } from '../errors.ts'
+import type { HaltReason, WatcherCounters } from '../store/store.ts'
 
 /** A running Tidemark in any process: no signal handlers, no `process.exit`, nothing listens. */
 export interface Tidemark {
@@ -57,7 +57,12 @@ export interface WatcherStatus {
   /** Why it is halted or paused, with the next step. */
   readonly reason: HaltReason | null
   /** The passing error that a failing watcher waits out; null otherwise. */
-  readonly failing: { readonly code: ErrorCode; readonly sentence: string; readonly next: string; readonly tries: number } | null
+  readonly failing: {
+    readonly code: ErrorCode
+    readonly sentence: string
+    readonly next: string
+    readonly tries: number
+  } | null
   /** When the last commit was made, ISO 8601; null before the first. */
   readonly updatedAt: string | null
 }
@@ -71,7 +76,15 @@ export interface Status {
 
 /** What `on` reports. Public facts only (P12): no arguments, no URLs. */
 export interface TidemarkEvents {
-  readonly applied: { watcher: string; phase: 'backfill' | 'live'; from: number; to: number; head: number; events: number; duplicates: number }
+  readonly applied: {
+    watcher: string
+    phase: 'backfill' | 'live'
+    from: number
+    to: number
+    head: number
+    events: number
+    duplicates: number
+  }
   readonly undone: { watcher: string; to: number | null; blocks: number; events: number; why: 'reorg' | 'sweep' }
   readonly settled: { watcher: string; through: number; events: number }
   readonly halted: { watcher: string; reason: HaltReason }

@@ -51,7 +51,3 @@ export function address(text: string): Address {
   if (!/^0x[0-9a-fA-F]{40}$/.test(text)) throw new TypeError(`not a 20-byte address: ${text.slice(0, 50)}`)
   return text.toLowerCase() as Address
 }
-
-export function sameBlock(a: BlockRef, b: BlockRef): boolean {
-  return a.number === b.number && a.hash === b.hash
-}

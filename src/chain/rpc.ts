@@ -164,10 +164,6 @@ export async function readHeaders(
   return numbers.map((number, i) => headerAt(number, resultOf(node, calls, outcomes, i)))
 }
 
-export async function readHeaderByHash(node: RpcTransport, hash: Hash, signal?: AbortSignal): Promise<Header | null> {
-  return headerOf(hash, await ask(node, hashCall(hash), signal))
-}
-
 export interface RangeAnswer {
   readonly logs: readonly NodeLog[]
   /** The headers of `witnesses`, from the same request. */

@@ -1,5 +1,5 @@
-import { compareLogs, type Log } from '../chain/log.ts'
 import type { Hash, LogIndex } from '../chain/block.ts'
+import { compareLogs, type Log } from '../chain/log.ts'
 import { TidemarkError } from '../errors.ts'
 import { type Hex, writeHex } from '../util/bytes.ts'
 import { sha256Hex } from '../util/digest.ts'
@@ -99,7 +99,8 @@ export function eventId(ref: { chainId: number; transactionHash: Hex; logIndex: 
 /** @throws {TidemarkError} `EVENT_ID_INVALID` */
 export function parseEventId(id: string): EventRef {
   const match = /^([1-9]\d*)-(0x[0-9a-fA-F]{64})-(0|[1-9]\d*)$/.exec(id)
-  if (!match) throw new TidemarkError('EVENT_ID_INVALID', 'This is not an event id', { values: { got: id.slice(0, 120) } })
+  if (!match)
+    throw new TidemarkError('EVENT_ID_INVALID', 'This is not an event id', { values: { got: id.slice(0, 120) } })
   return {
     chainId: Number(match[1]),
     transactionHash: match[2]?.toLowerCase() as Hash,

@@ -28,7 +28,6 @@ export interface Batch {
   readonly attempt: number
 }
 
-
 function lastBlockBefore(events: readonly ReadyEvent[], block: number): BlockRef | null {
   for (let i = events.length - 1; i >= 0; i--) {
     const log = events[i]?.log
@@ -52,7 +51,13 @@ export function cutAfter(batch: Batch, to: BlockRef): Batch {
   const tip = trail.some((ref) => ref.number === to.number) || batch.trail.length === 0 ? trail : [...trail, to]
   // A height above the cut says nothing of the branch that will be applied there.
   const finalized = batch.finalized === null ? null : (Math.min(batch.finalized, to.number) as BlockNumber)
-  return { ...batch, to, trail: tip, finalized, events: batch.events.filter((ready) => ready.log.blockNumber <= to.number) }
+  return {
+    ...batch,
+    to,
+    trail: tip,
+    finalized,
+    events: batch.events.filter((ready) => ready.log.blockNumber <= to.number),
+  }
 }
 
 /** What is left of a batch after block `to`, or null when nothing is. */

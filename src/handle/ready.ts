@@ -81,12 +81,17 @@ export function decodeAll(watcher: CompiledWatcher, logs: readonly Log[]): Readi
   return { events, failure: null }
 }
 
-async function withTimeout<T>(context: ReadyContext, work: (signal: AbortSignal) => Promise<T>): Promise<T | typeof TIMED_OUT> {
+async function withTimeout<T>(
+  context: ReadyContext,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T | typeof TIMED_OUT> {
   const ended = new AbortController()
   const abort = () => ended.abort()
   context.signal.addEventListener('abort', abort, { once: true })
   try {
-    const timer = context.world.sleep(context.watcher.handlerTimeout, ended.signal).then((): typeof TIMED_OUT => TIMED_OUT)
+    const timer = context.world
+      .sleep(context.watcher.handlerTimeout, ended.signal)
+      .then((): typeof TIMED_OUT => TIMED_OUT)
     return await Promise.race([work(ended.signal), timer])
   } finally {
     context.signal.removeEventListener('abort', abort)
@@ -120,7 +125,8 @@ async function prepareAll(context: ReadyContext, decoded: Readied): Promise<Read
     const group = decoded.events.slice(at, at + PREPARE_WIDTH)
     const settled = await Promise.allSettled(group.map((ready) => prepareOne(context, ready)))
     for (const [i, result] of settled.entries()) {
-      if (result.status === 'rejected') return { events, failure: failureAt(result.reason, (group[i] as ReadyEvent).log) }
+      if (result.status === 'rejected')
+        return { events, failure: failureAt(result.reason, (group[i] as ReadyEvent).log) }
       events.push(result.value)
     }
   }

@@ -99,7 +99,9 @@ function* applyEvent(tx: Tx, run: Run, batch: Batch, ready: ReadyEvent): Op<'dup
   const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))
   if (!isNew) return 'duplicate'
   const handle = run.watcher.handle as (scope: unknown) => unknown
-  const result = yield* callUser(tx, run, 'handle', ready.event, (scope) => handle(handlerScope(run, tx, batch, ready, scope)))
+  const result = yield* callUser(tx, run, 'handle', ready.event, (scope) =>
+    handle(handlerScope(run, tx, batch, ready, scope)),
+  )
   try {
     return { memo: encodeMemo(run, ready, result) }
   } catch (error) {
@@ -208,7 +210,12 @@ function newFinality(row: WatcherRow, batch: Batch): WatcherRow['finalized'] {
   return row.finalized === null || batch.finalized > row.finalized ? batch.finalized : row.finalized
 }
 
-function* commitBody(tx: Tx, run: Run, row: WatcherRow, whole: Batch): Op<{ result: BatchOutcome; change: CursorChange }> {
+function* commitBody(
+  tx: Tx,
+  run: Run,
+  row: WatcherRow,
+  whole: Batch,
+): Op<{ result: BatchOutcome; change: CursorChange }> {
   invariant(row.cursor === null || whole.from === row.cursor.number + 1, 'a batch must start right above the cursor')
   const progress = yield* handleAll(tx, run, whole)
   const batch = progress.cutAt ? cutAfter(whole, progress.cutAt) : whole

@@ -1,6 +1,6 @@
+import type { BlockRef } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import type { CursorChange, Store, Tx, WatcherRow } from '../store/store.ts'
-import type { BlockRef } from '../chain/block.ts'
 import { sameBytes } from '../util/bytes.ts'
 import { type Op, wait } from '../util/op.ts'
 import type { World } from '../util/world.ts'
@@ -56,7 +56,12 @@ export function checkRow(run: Run, row: WatcherRow | undefined, expected: Expect
   }
   if (row.state !== 'running' || !sameCursor(row.cursor, expected.cursor)) {
     throw new TidemarkError('POSITION_MOVED', 'The cursor moved, or the watcher was stopped, meanwhile', {
-      values: { ...values, expected: expected.cursor?.number ?? null, found: row.cursor?.number ?? null, state: row.state },
+      values: {
+        ...values,
+        expected: expected.cursor?.number ?? null,
+        found: row.cursor?.number ?? null,
+        state: row.state,
+      },
     })
   }
   return row
@@ -81,10 +86,14 @@ export function* openCommit(tx: Tx, run: Run, expected: Expected, nonce: Uint8Ar
 export function* closeCommit(tx: Tx, run: Run, nonce: Uint8Array, change: CursorChange): Op<void> {
   const found = yield* wait(tx.cursors.readNonce(run.id))
   if (!found || !sameBytes(found, nonce)) {
-    throw new TidemarkError('NONCE_LOST', 'The transaction was rolled back unseen', { values: { watcher: run.watcher.name } })
+    throw new TidemarkError('NONCE_LOST', 'The transaction was rolled back unseen', {
+      values: { watcher: run.watcher.name },
+    })
   }
   if (!tx.inTransaction()) {
-    throw new TidemarkError('TRANSACTION_LOST', 'The transaction is no longer open', { values: { watcher: run.watcher.name } })
+    throw new TidemarkError('TRANSACTION_LOST', 'The transaction is no longer open', {
+      values: { watcher: run.watcher.name },
+    })
   }
   yield* wait(tx.cursors.change(run.id, change))
 }

@@ -7,7 +7,6 @@ import type { ArgumentsFilter, EventOf, EventSpecs, ResolveEvent, TidemarkEvent 
 import type { OpenTable } from './participant.ts'
 
 export { type CompiledWatcher, compileWatcher } from './compile.ts'
-export type { CompiledEvent } from './event.ts'
 
 /** Where a watcher runs on one chain. */
 export interface ChainBinding {

@@ -1,5 +1,5 @@
-import { TidemarkError } from '../errors.ts'
 import type { BlockNumber } from '../chain/block.ts'
+import { TidemarkError } from '../errors.ts'
 import type { OpenTable, Participant, WriteOrigin } from '../handle/participant.ts'
 import type { ManagedDefinition } from '../handle/watch.ts'
 import type { ColumnType, ManagedRow, ManagedTable, Tx } from '../store/store.ts'
@@ -56,7 +56,8 @@ function checkValues(table: ManagedTable, values: Readonly<Record<string, unknow
   for (const [column, type] of Object.entries(table.columns)) {
     const value = values[column]
     if (value === undefined) throw invalid(table, column, 'A column was not given')
-    if (value !== null && !FITS[type](value)) throw invalid(table, column, `A value does not fit the column type ${type}`)
+    if (value !== null && !FITS[type](value))
+      throw invalid(table, column, `A value does not fit the column type ${type}`)
   }
 }
 
@@ -127,7 +128,10 @@ export function rows<const C extends Readonly<Record<string, ColumnType>>>(optio
   return { kind: 'rows', table: options.table, columns: options.columns, open: (watcher) => openRows(table, watcher) }
 }
 
-function openRows<C extends Readonly<Record<string, ColumnType>>>(table: ManagedTable, watcher: number): OpenTable<RowsApi<C>> {
+function openRows<C extends Readonly<Record<string, ColumnType>>>(
+  table: ManagedTable,
+  watcher: number,
+): OpenTable<RowsApi<C>> {
   const participant = new RowsParticipant(table, watcher)
   // The n-th row of an event has ordinal n, in every run of the handler: a replay gives the same keys.
   const api = (origin: WriteOrigin): RowsApi<C> => {

@@ -68,7 +68,6 @@ function deleteForgotten(run: Run, expected: Expected, lowWater: BlockNumber): P
 }
 
 function raiseLowWater(run: Run, expected: Expected, lowWater: BlockNumber): Promise<void> {
-  // biome-ignore lint/correctness/useYield: an operation of the port, although it has nothing to wait for
   return guardedCommit(run, expected, function* () {
     const now = run.world.now()
     return { result: undefined, change: { lowWater, lowWaterAt: now, updatedAt: now } }

@@ -43,7 +43,8 @@ function* undoEvents(tx: Tx, run: Run, above: Above): Op<void> {
 
 function cannotUndo(run: Run, why: 'reorg' | 'sweep', above: Above, events: number): TidemarkError {
   const values = { watcher: run.watcher.name, above, events }
-  if (why === 'sweep') return new TidemarkError('SWEEP_DIFFERS', 'Applied blocks differ from what the chain holds now', { values })
+  if (why === 'sweep')
+    return new TidemarkError('SWEEP_DIFFERS', 'Applied blocks differ from what the chain holds now', { values })
   if (run.watcher.undo === 'irreversible') {
     return new TidemarkError('REORG_IRREVERSIBLE', 'Blocks with irreversible effects were orphaned', { values })
   }

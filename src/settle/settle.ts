@@ -13,7 +13,11 @@ export interface SettleOutcome {
 }
 
 /** Kept events of whole blocks: cut before the last block when the limit was reached inside it. */
-function wholeBlocks(kept: readonly KeptEvent[], limit: number, upTo: BlockNumber): { kept: readonly KeptEvent[]; through: BlockNumber } {
+function wholeBlocks(
+  kept: readonly KeptEvent[],
+  limit: number,
+  upTo: BlockNumber,
+): { kept: readonly KeptEvent[]; through: BlockNumber } {
   const last = kept.at(-1)
   if (!last || kept.length < limit) return { kept, through: upTo }
   const block = last.log.blockNumber
@@ -21,7 +25,11 @@ function wholeBlocks(kept: readonly KeptEvent[], limit: number, upTo: BlockNumbe
 }
 
 /** Reads until at least one whole block fits, so that a block with more events than the limit still settles. */
-function* nextWholeBlocks(tx: Tx, run: Run, upTo: BlockNumber): Op<{ kept: readonly KeptEvent[]; through: BlockNumber }> {
+function* nextWholeBlocks(
+  tx: Tx,
+  run: Run,
+  upTo: BlockNumber,
+): Op<{ kept: readonly KeptEvent[]; through: BlockNumber }> {
   for (let limit = run.watcher.batch.maxEvents; ; limit *= 2) {
     const kept = yield* wait(tx.kept.through(run.id, upTo, limit))
     const whole = wholeBlocks(kept, limit, upTo)
@@ -37,10 +45,18 @@ function* runFinalStage(tx: Tx, run: Run, kept: readonly KeptEvent[]): Op<void> 
 
 function checkSettle(row: WatcherRow, upTo: BlockNumber): void {
   invariant(row.cursor !== null && upTo <= row.cursor.number, 'only applied blocks can settle', { upTo })
-  invariant(row.settled === null || upTo > row.settled, 'the settled line never goes back', { upTo, settled: row.settled })
+  invariant(row.settled === null || upTo > row.settled, 'the settled line never goes back', {
+    upTo,
+    settled: row.settled,
+  })
 }
 
-function* settleBody(tx: Tx, run: Run, row: WatcherRow, upTo: BlockNumber): Op<{ result: SettleOutcome; through: BlockNumber }> {
+function* settleBody(
+  tx: Tx,
+  run: Run,
+  row: WatcherRow,
+  upTo: BlockNumber,
+): Op<{ result: SettleOutcome; through: BlockNumber }> {
   checkSettle(row, upTo)
   const staged = run.watcher.final !== undefined
   const { kept, through } = staged ? yield* nextWholeBlocks(tx, run, upTo) : { kept: [], through: upTo }

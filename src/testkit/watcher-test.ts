@@ -209,7 +209,7 @@ export class WatcherTest {
     for (let round = 0, quiet = 0; round < ROUNDS && quiet < 2; round++) {
       const before = await placeOf(instance)
       await instance.run(BUDGET_MS)
-      const [halt] = instance.takeHalts()
+      const [halt] = await instance.halts()
       if (halt) throw new Error(haltWords(halt, false))
       quiet = (await placeOf(instance)) === before ? quiet + 1 : 0
       await this.#clock.sleep(ROUND_MS)

@@ -1,5 +1,5 @@
-import { keccak_256 } from '@noble/hashes/sha3.js'
 import { sha256 as sha256Pure } from '@noble/hashes/sha2.js'
+import { keccak_256 } from '@noble/hashes/sha3.js'
 import { bytesToHex, hexToBytes } from './bytes.ts'
 
 interface NodeCrypto {

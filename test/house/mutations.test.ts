@@ -14,7 +14,14 @@ function staleness(mutation: Mutation): string | null {
   }
 }
 
-const sound: Mutation = { name: 'one', breaks: 'P1', file: 'a.ts', find: 'if (a) return f(b, c)', replace: 'return 1', why: '' }
+const sound: Mutation = {
+  name: 'one',
+  breaks: 'P1',
+  file: 'a.ts',
+  find: 'if (a) return f(b, c)',
+  replace: 'return 1',
+  why: '',
+}
 
 describe('the engine can still be broken in each of the ways of scripts/mutations', () => {
   test('each text stands exactly once in its source', () => {
@@ -24,8 +31,10 @@ describe('the engine can still be broken in each of the ways of scripts/mutation
   test('there are enough of them, and each has a name, a promise and a reason of its own', () => {
     expect(MUTATIONS.length).toBeGreaterThanOrEqual(45)
     expect(new Set(MUTATIONS.map(({ name }) => name)).size).toBe(MUTATIONS.length)
-    for (const { breaks, why } of MUTATIONS) expect([Number(breaks.slice(1)) <= 12, why.length > 20]).toEqual([true, true])
-    for (const { file, because } of EQUIVALENT) expect([sources.has(`src/${file}`), because.length > 20]).toEqual([true, true])
+    for (const { breaks, why } of MUTATIONS)
+      expect([Number(breaks.slice(1)) <= 12, why.length > 20]).toEqual([true, true])
+    for (const { file, because } of EQUIVALENT)
+      expect([sources.has(`src/${file}`), because.length > 20]).toEqual([true, true])
   })
 
   test('control: a text that is gone, and one that stands twice, are found by the name of the mutation', () => {

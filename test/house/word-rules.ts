@@ -28,8 +28,8 @@ function judgeTexts(sources: Tree, judge: Judge): Violation[] {
 const SQL =
   /\b(SELECT\s[\s\S]*\sFROM\s|INSERT\s+(OR\s+\w+\s+)?INTO\s|UPDATE\s+\S+\s+SET\s|DELETE\s+FROM\s|(CREATE|DROP|ALTER)\s+(TEMP\s+|UNIQUE\s+)?(TABLE|INDEX|TRIGGER|VIEW)\s|PRAGMA\s+\w|BEGIN\s+(IMMEDIATE|EXCLUSIVE)|ROLLBACK\s+TO\s|RELEASE\s+SAVEPOINT)/i
 
-/** Where the user's application is played, handlers and all: their SQL is the user's, not Tidemark's. */
-const PLAYS_THE_USER = /^src\/app\/demo\//
+/** Where the user's application is played and judged from outside: that SQL is an application's, not the engine's. */
+const PLAYS_THE_USER = /^src\/(app\/demo|testkit\/(simulator|replay))\//
 
 /** Rule 2: SQL only in a store. */
 export function sqlOutsideStores(sources: Tree): Violation[] {

@@ -10,10 +10,6 @@ export function isByHash(params: readonly unknown[]): boolean {
   return 'blockHash' in (params[0] as object)
 }
 
-export function isTag(tag: string) {
-  return (params: readonly unknown[]) => params[0] === tag
-}
-
 /** A URL behind which another node may answer: a load balancer, a restarted node. Counts what is in flight. */
 export class BalancedRpc extends FakeRpc {
   /** The node that answers a request instead of this one; undefined: this one. */

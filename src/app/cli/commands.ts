@@ -57,7 +57,10 @@ export const commands: readonly CommandSpec[] = [
     args: ['watcher'],
     flags: [
       config,
-      { name: 'accept-reorg', summary: 'give up orphaned blocks above the settled line; correct by hand what cannot be undone' },
+      {
+        name: 'accept-reorg',
+        summary: 'give up orphaned blocks above the settled line; correct by hand what cannot be undone',
+      },
       ...by,
       ...logLevel,
     ],
@@ -109,7 +112,11 @@ export const commands: readonly CommandSpec[] = [
       { name: 'ignore', value: 'columns', summary: 'columns that may differ: accounts.updated_at,*.id' },
       { name: 'json', summary: 'print one JSON object as the last line' },
     ],
-    examples: ['tidemark simulate', 'tidemark simulate --seeds 500 --json', 'tidemark simulate --seeds 1 --from 7 --watcher deposits'],
+    examples: [
+      'tidemark simulate',
+      'tidemark simulate --seeds 500 --json',
+      'tidemark simulate --seeds 1 --from 7 --watcher deposits',
+    ],
     load: async () => (await import('./commands/simulate.ts')).simulate,
   },
 ]

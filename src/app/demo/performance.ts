@@ -106,7 +106,9 @@ export class Performance {
     await world.sleep(random.int(0, BEAT_MS))
     await this.watcher.kill()
     this.counts.kills++
-    screen.tell(`${screen.paint('red', 'SIGKILL')} the watcher, with the cursor at ${this.counts.cursor}; it starts again`)
+    screen.tell(
+      `${screen.paint('red', 'SIGKILL')} the watcher, with the cursor at ${this.counts.cursor}; it starts again`,
+    )
     for (let i = 0; i < beats; i++) this.beat()
     this.commits = -random.int(0, KILL_AFTER)
     this.watcher.start()
@@ -138,7 +140,8 @@ export class Performance {
     while (this.counts.cursor < this.counts.head || this.counts.settled < last) {
       const trouble = this.halted ?? this.watcher.diedSaying()
       if (trouble) return trouble
-      if (world.monotonic() > until) return `not settled after ${SETTLE_MS / 1000} s: applied ${this.counts.cursor}, settled ${this.counts.settled}`
+      if (world.monotonic() > until)
+        return `not settled after ${SETTLE_MS / 1000} s: applied ${this.counts.cursor}, settled ${this.counts.settled}`
       await world.sleep(20)
       await this.killIfDue(0)
       screen.draw(this.counts)

@@ -77,6 +77,10 @@ export function printReport(screen: Screen, report: Report, tookMs: number): voi
   screen.tell('')
   for (const difference of report.differences.slice(0, 20)) screen.tell(screen.paint('red', `  ${difference}`))
   const equal = summary.verdict === 'equal'
-  const words = equal ? 'equal to a naive replay of the final chain' : 'DIFFERENT from a naive replay of the final chain'
-  screen.tell(`verdict: ${screen.paint(equal ? 'green' : 'red', words)}  (seed ${summary.seed}, ${screen.took(tookMs)})`)
+  const words = equal
+    ? 'equal to a naive replay of the final chain'
+    : 'DIFFERENT from a naive replay of the final chain'
+  screen.tell(
+    `verdict: ${screen.paint(equal ? 'green' : 'red', words)}  (seed ${summary.seed}, ${screen.took(tookMs)})`,
+  )
 }

@@ -86,7 +86,16 @@ async function play(folder: string, seed: string, options: DemoOptions, world: W
   const screen = new Screen(options.out, blocks, process.env)
   const url = await node.listen()
   const started = world.monotonic()
-  const performance = new Performance({ story, node, url, file, blocks, screen, world, random: new Random(seed).fork('kills') })
+  const performance = new Performance({
+    story,
+    node,
+    url,
+    file,
+    blocks,
+    screen,
+    world,
+    random: new Random(seed).fork('kills'),
+  })
   try {
     const failure = await performance.run()
     const tables = readTables(file)

@@ -25,7 +25,13 @@ export class Story {
   private loser: { branch: string; depth: number } | null = null
 
   constructor(seed: string) {
-    this.chain = fakeChain({ chainId: 31_337, seed, blockTime: 2, safe: { depth: 6 }, finalized: { depth: FINALITY_DEPTH } })
+    this.chain = fakeChain({
+      chainId: 31_337,
+      seed,
+      blockTime: 2,
+      safe: { depth: 6 },
+      finalized: { depth: FINALITY_DEPTH },
+    })
     this.random = new Random(seed).fork('story')
   }
 

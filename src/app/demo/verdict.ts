@@ -17,7 +17,11 @@ function digits(text: unknown): string {
 /** The rows of the watcher's database in the oracle's spelling. */
 export function spellTables(tables: Tables): Record<string, readonly Row[]> {
   return {
-    transfers: tables.transfers.map((row) => ({ sender: row.sender, receiver: row.receiver, amount: digits(row.amount) })),
+    transfers: tables.transfers.map((row) => ({
+      sender: row.sender,
+      receiver: row.receiver,
+      amount: digits(row.amount),
+    })),
     balances: tables.balances,
     payouts: tables.payouts,
   }

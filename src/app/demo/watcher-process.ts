@@ -17,7 +17,11 @@ export class WatcherProcess {
 
   start(): void {
     const script = fileURLToPath(new URL('./child.js', import.meta.url))
-    const child = fork(script, this.args, { stdio: ['ignore', 'ignore', 'pipe', 'ipc'], execArgv: [] })
+    const child = fork(script, this.args, {
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      execArgv: [],
+      serialization: 'advanced',
+    })
     child.stderr?.on('data', (text: Buffer) => {
       this.complaints = (this.complaints + text.toString()).slice(-4_000)
     })

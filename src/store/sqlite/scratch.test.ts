@@ -42,7 +42,11 @@ test("the user's schema is copied without data, without Tidemark's tables, and t
     ['odd "name', 0],
     ['owners', 0],
   ])
-  expect(copy.query("SELECT name FROM sqlite_schema WHERE type IN ('view', 'trigger') OR name = 'by_owner' ORDER BY name").map(({ name }) => name)).toEqual(['by_owner', 'keep', 'names'])
+  expect(
+    copy
+      .query("SELECT name FROM sqlite_schema WHERE type IN ('view', 'trigger') OR name = 'by_owner' ORDER BY name")
+      .map(({ name }) => name),
+  ).toEqual(['by_owner', 'keep', 'names'])
   copy.close()
 })
 
@@ -53,7 +57,9 @@ test('a file that is not there is not made', () => {
 
 test('what the database makes by itself is known, and what a column refers to', () => {
   const scratch = new ScratchDatabase(writeFile())
-  const columns = Object.fromEntries(scratch.tables().flatMap(({ name, columns: all }) => all.map((column) => [`${name}.${column.name}`, column])))
+  const columns = Object.fromEntries(
+    scratch.tables().flatMap(({ name, columns: all }) => all.map((column) => [`${name}.${column.name}`, column])),
+  )
   expect(columns['owners.id']).toMatchObject({ key: 1, made: true })
   expect(columns['owners.made_at']).toMatchObject({ made: true })
   expect(columns['owners.account']).toMatchObject({ made: false })

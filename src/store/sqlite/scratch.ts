@@ -43,7 +43,9 @@ export class ScratchDatabase {
   /** @param file made when it is missing */
   constructor(file: string) {
     this.database = openDefault(file)
-    this.database.exec('PRAGMA busy_timeout = 0; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA foreign_keys = ON')
+    this.database.exec(
+      'PRAGMA busy_timeout = 0; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA foreign_keys = ON',
+    )
   }
 
   query(sql: string, ...parameters: SqliteParameter[]): SqliteRow[] {
@@ -71,17 +73,26 @@ export class ScratchDatabase {
       const key = Number(column.pk)
       const counted = key === 1 && /\bautoincrement\b/i.test(sql)
       const name = String(column.name)
-      return { name, key, made: counted || MADE.test(String(column.preset ?? '')), refersTo: references.get(name) ?? null }
+      return {
+        name,
+        key,
+        made: counted || MADE.test(String(column.preset ?? '')),
+        refersTo: references.get(name) ?? null,
+      }
     })
   }
 
   /** Foreign keys of one column. One that names no column refers to the primary key. */
   #references(table: string): Map<string, NonNullable<ScratchColumn['refersTo']>> {
-    const keys = this.query('SELECT id, "table" AS target, "from" AS source, "to" AS wanted FROM pragma_foreign_key_list(?)', table)
+    const keys = this.query(
+      'SELECT id, "table" AS target, "from" AS source, "to" AS wanted FROM pragma_foreign_key_list(?)',
+      table,
+    )
     const alone = keys.filter(({ id }) => keys.filter((other) => other.id === id).length === 1)
     return new Map(
       alone.map(({ target, source, wanted }) => {
-        const column = wanted ?? this.query('SELECT name FROM pragma_table_info(?) WHERE pk = 1', String(target))[0]?.name
+        const column =
+          wanted ?? this.query('SELECT name FROM pragma_table_info(?) WHERE pk = 1', String(target))[0]?.name
         return [String(source), { table: String(target), column: String(column) }]
       }),
     )
@@ -92,7 +103,9 @@ export class ScratchDatabase {
    * @param name full name of a watcher
    */
   moveCursor(name: string, block: number, hash: string): void {
-    const update = this.database.prepare('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ? WHERE name = ?')
+    const update = this.database.prepare(
+      'UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ? WHERE name = ?',
+    )
     update.run(block, hexToBytes(hash), name)
   }
 
@@ -113,7 +126,12 @@ export class ScratchDatabase {
 export function schemaOf(file: string): string[] {
   const database = openReadOnly(file)
   try {
-    const shadows = new Set(database.prepare(SHADOWS).all().map(({ name }) => name))
+    const shadows = new Set(
+      database
+        .prepare(SHADOWS)
+        .all()
+        .map(({ name }) => name),
+    )
     const all = database.prepare(STATEMENTS).all()
     return all.filter(({ name }) => !shadows.has(name)).map(({ sql }) => String(sql))
   } finally {

@@ -47,8 +47,6 @@ function worldOf(clock: TestWorld, random: Random): World {
 /** One process of Tidemark on the scratch database. After a crash the next incarnation takes its place. */
 export class Instance {
   events = 0
-  /** Halts since they were last taken. */
-  readonly #halts: TidemarkEvents['halted'][] = []
   /** The last passing error of each watcher, by code. */
   readonly failing = new Map<string, string>()
   swept = 0
@@ -93,7 +91,6 @@ export class Instance {
     tidemark.on('applied', ({ events }) => {
       this.events += events
     })
-    tidemark.on('halted', (halt) => this.#halts.push(halt))
     tidemark.on('failing', ({ watcher, code }) => this.failing.set(watcher, code))
     tidemark.on('recovered', ({ watcher }) => this.failing.delete(watcher))
     tidemark.on('undone', ({ why }) => {
@@ -101,8 +98,9 @@ export class Instance {
     })
   }
 
-  takeHalts(): TidemarkEvents['halted'][] {
-    return this.#halts.splice(0)
+  /** The watchers that stand halted. Read from the database: a process may die, or lose the answer, while it writes a halt. */
+  async halts(): Promise<TidemarkEvents['halted'][]> {
+    return (await this.status()).flatMap(({ name, health, reason }) => (health === 'halted' && reason ? [{ watcher: name, reason }] : []))
   }
 
   arm(mishap: Mishap, at: number): void {
@@ -116,6 +114,7 @@ export class Instance {
   /** Another incarnation on the files of now, as a supervisor starts it. */
   start(): void {
     this.#driver.kill()
+    this.failing.clear()
     this.#incarnation += 1
     this.#driver = this.#newDriver()
     this.#tidemark = this.#open()

@@ -33,7 +33,8 @@ export class Observer {
   readonly #random: Random
   readonly #reached = new Map<string, Reached>()
   #faults: { watcher: string; stage: Stage; left: number }[] = []
-  readonly #provoked = new Set<string>()
+  /** Planned failures by watcher and code that no halt was taken for yet. */
+  readonly #provoked = new Map<string, number>()
   /** Called when a planned failure strikes. */
   onFault: (watcher: string, stage: Stage) => void = () => {}
 
@@ -57,7 +58,10 @@ export class Observer {
 
   /** Whether a halt with this code was planned. Each is answered once. */
   takeProvoked(watcher: string, code: string): boolean {
-    return this.#provoked.delete(`${watcher} ${code}`)
+    const key = `${watcher} ${code}`
+    const left = this.#provoked.get(key) ?? 0
+    this.#provoked.set(key, left - 1)
+    return left > 0
   }
 
   /** The watcher with its functions observed. `on` says where it runs. */
@@ -108,7 +112,8 @@ export class Observer {
     const fault = this.#faults.find((one) => one.watcher === watcher && one.stage === stage && one.left > 0)
     if (!fault) return
     fault.left -= 1
-    this.#provoked.add(`${watcher} ${THROWN[stage]}`)
+    const key = `${watcher} ${THROWN[stage]}`
+    this.#provoked.set(key, Math.max(0, this.#provoked.get(key) ?? 0) + 1)
     this.onFault(watcher, stage)
     throw new Error('a planned failure of the simulation')
   }

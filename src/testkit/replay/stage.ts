@@ -125,7 +125,7 @@ export class Stage {
   }
 
   async #resumed(): Promise<boolean> {
-    const halts = this.instance.takeHalts()
+    const halts = await this.instance.halts()
     for (const halt of halts) {
       const key = halt.watcher.slice(0, halt.watcher.indexOf('/'))
       const { code } = halt.reason

@@ -19,7 +19,8 @@ afterEach(() => {
 })
 
 const TABLE = 'CREATE TABLE accounts (account TEXT PRIMARY KEY, balance INTEGER NOT NULL, at INTEGER)'
-const CREDIT = 'INSERT INTO accounts (account, balance) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET balance = balance + excluded.balance'
+const CREDIT =
+  'INSERT INTO accounts (account, balance) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET balance = balance + excluded.balance'
 
 /** Two chains, an argument filter, one watcher more than is looked at. */
 function writeProject({ after = '', more = '' }: { after?: string; more?: string } = {}): void {
@@ -48,17 +49,28 @@ function writeProject({ after = '', more = '' }: { after?: string; more?: string
 
 function writeDatabase(): void {
   const db = openDefault(join(folder, 'data.db'))
-  db.exec(`${TABLE}; CREATE INDEX accounts_by_balance ON accounts (balance); INSERT INTO accounts VALUES ('0xdead', 5, 0)`)
-  db.exec('CREATE TABLE tidemark_watchers (name TEXT); CREATE VIEW rich AS SELECT account FROM accounts WHERE balance > 100')
+  db.exec(
+    `${TABLE}; CREATE INDEX accounts_by_balance ON accounts (balance); INSERT INTO accounts VALUES ('0xdead', 5, 0)`,
+  )
+  db.exec(
+    'CREATE TABLE tidemark_watchers (name TEXT); CREATE VIEW rich AS SELECT account FROM accounts WHERE balance > 100',
+  )
   db.close()
 }
 
-async function command(...argv: string[]): Promise<{ code: number; out: string; err: string; last: Record<string, unknown> | null }> {
+async function command(
+  ...argv: string[]
+): Promise<{ code: number; out: string; err: string; last: Record<string, unknown> | null }> {
   const io = testIo({ cwd: folder, world: realWorld })
   const code = await runCli(['simulate', ...argv], io)
   const out = io.stdout.text
   const last = out.trim().split('\n').at(-1) ?? ''
-  return { code, out, err: io.stderr.text, last: last.startsWith('{') ? (JSON.parse(last) as Record<string, unknown>) : null }
+  return {
+    code,
+    out,
+    err: io.stderr.text,
+    last: last.startsWith('{') ? (JSON.parse(last) as Record<string, unknown>) : null,
+  }
 }
 
 describe('tidemark simulate', () => {
@@ -69,7 +81,16 @@ describe('tidemark simulate', () => {
     const { code, err, last } = await command('--seeds', '3', '--watcher', 'deposits', '--json')
     expect(err).toBe('')
     expect(code).toBe(EXIT.ok)
-    expect(Object.keys(last ?? {}).sort()).toEqual(['crashes', 'events', 'failed', 'faults', 'reorgs', 'seeds', 'steps', 'verdict'])
+    expect(Object.keys(last ?? {}).sort()).toEqual([
+      'crashes',
+      'events',
+      'failed',
+      'faults',
+      'reorgs',
+      'seeds',
+      'steps',
+      'verdict',
+    ])
     expect(last).toMatchObject({ seeds: 3, failed: 0, verdict: 'equal' })
     expect(Number(last?.events)).toBeGreaterThan(3)
     expect(readFileSync(join(folder, 'data.db')).equals(before)).toBe(true)
@@ -82,19 +103,25 @@ describe('tidemark simulate', () => {
     })
     const { code, out, last } = await command('--seeds', '1', '--from', '4', '--watcher', 'deposits', '--json')
     expect(code).toBe(EXIT.different)
-    expect(out).toMatch(/seed 4:\n {2}table accounts, row account=0x1{40}(, balance=\d+)?: at is \d+ in one clean run, \d+ in another/)
+    expect(out).toMatch(
+      /seed 4:\n {2}table accounts, row account=0x1{40}(, balance=\d+)?: at is \d+ in one clean run, \d+ in another/,
+    )
     expect(out).toContain('read the clock (Date.now() ')
     expect(out).toContain('repeat: tidemark simulate --seeds 1 --from 4 --watcher deposits\n')
     expect(last).toMatchObject({ seeds: 1, failed: 1, verdict: 'different' })
     expect(existsSync(join(folder, 'data.db'))).toBe(false)
-    expect((await command('--seeds', '1', '--from', '4', '--watcher', 'deposits', '--ignore', 'accounts.at')).code).toBe(EXIT.ok)
+    expect(
+      (await command('--seeds', '1', '--from', '4', '--watcher', 'deposits', '--ignore', 'accounts.at')).code,
+    ).toBe(EXIT.ok)
   })
 
   test('every watcher together, the broken one by its name', async () => {
     writeProject({ more: `export const simulation = { schema: '${TABLE}' }` })
     const { code, out } = await command('--seeds', '1')
     expect(code).toBe(EXIT.different)
-    expect(out).toMatch(/broken\/one halted at Odd in block \d+: The handle function threw: Error: broken \(HANDLER_FAILED\)/)
+    expect(out).toMatch(
+      /broken\/one halted at Odd in block \d+: The handle function threw: Error: broken \(HANDLER_FAILED\)/,
+    )
     expect(out).toContain('1 seeds differ from a clean run')
   })
 

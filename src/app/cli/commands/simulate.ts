@@ -16,7 +16,9 @@ const MAX_SEED = 1_000_000_000
 const EXPLAINED = 3
 
 /** The keys of the export `simulation`, with what each takes. */
-const KEYS: Readonly<Record<keyof SimulationOptions, { readonly expected: string; readonly fits: (value: unknown) => boolean }>> = {
+const KEYS: Readonly<
+  Record<keyof SimulationOptions, { readonly expected: string; readonly fits: (value: unknown) => boolean }>
+> = {
   schema: { expected: 'SQL, or a function', fits: (value) => typeof value === 'string' || typeof value === 'function' },
   seed: { expected: 'a function', fits: (value) => typeof value === 'function' },
   generate: { expected: 'a function', fits: (value) => typeof value === 'function' },
@@ -36,16 +38,22 @@ function isColumns(value: unknown): boolean {
 function checkSimulation(exported: unknown): SimulationOptions {
   if (exported === undefined) return {}
   if (typeof exported !== 'object' || exported === null) {
-    throw new TidemarkError('CONFIG_INVALID', "The export 'simulation' is not valid", { values: { got: typeof exported, expected: 'an object' } })
+    throw new TidemarkError('CONFIG_INVALID', "The export 'simulation' is not valid", {
+      values: { got: typeof exported, expected: 'an object' },
+    })
   }
   for (const [key, value] of Object.entries(exported)) {
     const known = KEYS[key as keyof SimulationOptions]
     if (!known) {
       const suggestion = nearest(key, Object.keys(KEYS))
-      throw new TidemarkError('CONFIG_UNKNOWN_KEY', 'The export `simulation` has no such key', { values: { key: key.slice(0, 60), suggestion } })
+      throw new TidemarkError('CONFIG_UNKNOWN_KEY', 'The export `simulation` has no such key', {
+        values: { key: key.slice(0, 60), suggestion },
+      })
     }
     if (value !== undefined && !known.fits(value)) {
-      throw new TidemarkError('CONFIG_INVALID', `The setting 'simulation.${key}' is not valid`, { values: { got: typeof value, expected: known.expected } })
+      throw new TidemarkError('CONFIG_INVALID', `The setting 'simulation.${key}' is not valid`, {
+        values: { got: typeof value, expected: known.expected },
+      })
     }
   }
   return exported
@@ -56,13 +64,17 @@ function wholeFlag({ flags }: Call, name: string, min: number, fallback: number)
   if (text === undefined) return fallback
   const value = /^\d{1,10}$/.test(text) ? Number(text) : -1
   if (value >= min && value <= MAX_SEED) return value
-  throw new TidemarkError('FLAG_INVALID', `The flag --${name} is not valid`, { values: { expected: `an integer from ${min} to ${MAX_SEED}` } })
+  throw new TidemarkError('FLAG_INVALID', `The flag --${name} is not valid`, {
+    values: { expected: `an integer from ${min} to ${MAX_SEED}` },
+  })
 }
 
 function ignoreFlag({ flags }: Call): string[] {
   const columns = textFlag(flags, 'ignore')?.split(',') ?? []
   if (columns.every(isColumn)) return columns
-  throw new TidemarkError('FLAG_INVALID', 'The flag --ignore is not valid', { values: { expected: 'columns such as accounts.updated_at,*.id' } })
+  throw new TidemarkError('FLAG_INVALID', 'The flag --ignore is not valid', {
+    values: { expected: 'columns such as accounts.updated_at,*.id' },
+  })
 }
 
 function chosen(config: Config, name: string | undefined): Config['watchers'] {
@@ -71,7 +83,9 @@ function chosen(config: Config, name: string | undefined): Config['watchers'] {
   const watcher = config.watchers[key]
   if (watcher) return { [key]: watcher }
   const known = Object.keys(config.watchers)
-  throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher in the configuration', { values: { watcher: name.slice(0, 120), suggestion: nearest(key, known), known } })
+  throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher in the configuration', {
+    values: { watcher: name.slice(0, 120), suggestion: nearest(key, known), known },
+  })
 }
 
 function chainsOf(config: Config, watchers: Config['watchers']): ReplaySetup['chains'] {
@@ -98,16 +112,27 @@ function schemaFor(config: Config, { schema }: SimulationOptions): SimulationOpt
 
 async function setupOf(call: Call): Promise<ReplaySetup> {
   const testkit = await import('../../../testkit/index.ts')
-  const { config, exports } = await loadProject(call.io.cwd, textFlag(call.flags, 'config'), { 'tidemark/testkit': testkit })
+  const { config, exports } = await loadProject(call.io.cwd, textFlag(call.flags, 'config'), {
+    'tidemark/testkit': testkit,
+  })
   if (config.store.kind !== 'sqlite') {
-    throw new TidemarkError('CONFIG_INVALID', 'Handlers are simulated on SQLite so far', { values: { path: 'store', got: config.store.kind, expected: 'sqlite' } })
+    throw new TidemarkError('CONFIG_INVALID', 'Handlers are simulated on SQLite so far', {
+      values: { path: 'store', got: config.store.kind, expected: 'sqlite' },
+    })
   }
   const watchers = chosen(config, textFlag(call.flags, 'watcher'))
-  if (Object.keys(watchers).length === 0) throw new TidemarkError('CONFIG_INVALID', 'There is no watcher to run', { values: { path: 'watchers' } })
+  if (Object.keys(watchers).length === 0)
+    throw new TidemarkError('CONFIG_INVALID', 'There is no watcher to run', { values: { path: 'watchers' } })
   const simulation = checkSimulation(exports.simulation)
   const schema = schemaFor(config, simulation)
   const ignore = [...(simulation.ignore ?? []), ...ignoreFlag(call)]
-  return { ...simulation, ...(schema === undefined ? {} : { schema }), ignore, watchers, chains: chainsOf(config, watchers) }
+  return {
+    ...simulation,
+    ...(schema === undefined ? {} : { schema }),
+    ignore,
+    watchers,
+    chains: chainsOf(config, watchers),
+  }
 }
 
 /** The command that repeats one seed. */
@@ -121,12 +146,19 @@ function repeatOf({ flags }: Call, seed: number): string {
 
 function tell(call: Call, { seed, findings }: SeedVerdict): void {
   if (findings.length === 0) return
-  call.io.stdout.write(`seed ${seed}:\n${findings.map((line) => `  ${line}\n`).join('')}  repeat: ${repeatOf(call, seed)}\n`)
+  call.io.stdout.write(
+    `seed ${seed}:\n${findings.map((line) => `  ${line}\n`).join('')}  repeat: ${repeatOf(call, seed)}\n`,
+  )
 }
 
 function summary(report: ReplayReport): string {
-  const counts = (['steps', 'events', 'reorgs', 'crashes', 'faults'] as const).map((key) => `${thousands(report[key])} ${key}`)
-  const outcome = report.failed === 0 ? 'your tables are those of a clean run, each time' : `${thousands(report.failed)} seeds differ from a clean run`
+  const counts = (['steps', 'events', 'reorgs', 'crashes', 'faults'] as const).map(
+    (key) => `${thousands(report[key])} ${key}`,
+  )
+  const outcome =
+    report.failed === 0
+      ? 'your tables are those of a clean run, each time'
+      : `${thousands(report.failed)} seeds differ from a clean run`
   return `${thousands(report.seeds)} seeds, ${counts.join(', ')}: ${outcome}.\n`
 }
 
@@ -135,7 +167,11 @@ function summary(report: ReplayReport): string {
  * the tables of a clean run, 5 when one does not. The configured database is never written, and no node is asked.
  */
 export async function simulate(call: Call): Promise<number> {
-  const range = { seeds: wholeFlag(call, 'seeds', 1, DEFAULT_SEEDS), from: wholeFlag(call, 'from', 0, 1), explain: EXPLAINED }
+  const range = {
+    seeds: wholeFlag(call, 'seeds', 1, DEFAULT_SEEDS),
+    from: wholeFlag(call, 'from', 0, 1),
+    explain: EXPLAINED,
+  }
   const setup = await setupOf(call)
   const { runReplays } = await import('../../../testkit/replay/replays.ts')
   const { failures: _, ...report } = await runReplays(setup, { ...range, onSeed: (verdict) => tell(call, verdict) })
