@@ -35,7 +35,7 @@ test.each(others)('%s runs, and prints figures that are numbers', { timeout: 120
   check(name, await run(name))
 })
 
-test('memory runs, and backfill forgets as it goes: the retention bounds the marks, not the chain', { timeout: 120_000 }, async () => {
+test('memory runs, and in backfill too the retention bounds the marks', { timeout: 120_000 }, async () => {
   const found = await run('memory')
   check('memory', found)
   const marks = found.figures.find(({ name }) => name === 'memory/finalized/rows/tidemark_processed_events/peak')

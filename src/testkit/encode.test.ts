@@ -43,7 +43,10 @@ const elementary: fc.Arbitrary<Sample> = fc.oneof(
 
 function arrayOf({ parameter, value }: Sample, length: number | null): Sample {
   const bounds = length === null ? { maxLength: 3 } : { minLength: length, maxLength: length }
-  return { parameter: { ...parameter, type: `${parameter.type}[${length ?? ''}]` } as Parameter, value: fc.array(value, bounds) }
+  return {
+    parameter: { ...parameter, type: `${parameter.type}[${length ?? ''}]` } as Parameter,
+    value: fc.array(value, bounds),
+  }
 }
 
 function tupleOf(members: readonly Sample[]): Sample {
@@ -72,7 +75,9 @@ describe('encoding', () => {
   test('gives what the library gives, for any types and values', () => {
     fc.assert(
       fc.property(lists, ([parameters, values]) => {
-        expect(encodeParameters(parameters, values)).toBe(AbiParameters.encode(parameters as AbiParameter[], values as never))
+        expect(encodeParameters(parameters, values)).toBe(
+          AbiParameters.encode(parameters as AbiParameter[], values as never),
+        )
       }),
       runs,
     )
@@ -95,7 +100,10 @@ describe('encoding', () => {
 })
 
 describe('an event', () => {
-  const event = parseEvent('Moved', 'event Moved(address indexed from, string indexed memo, uint256 value, (uint8 kind, bytes note)[] parts)')
+  const event = parseEvent(
+    'Moved',
+    'event Moved(address indexed from, string indexed memo, uint256 value, (uint8 kind, bytes note)[] parts)',
+  )
   const args = { from: testAddress('BOB'), memo: 'rent', value: 5n, parts: [{ kind: 1, note: '0xc0ffee' }] }
 
   test('is read back, its indexed text as the hash', () => {

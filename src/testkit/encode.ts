@@ -26,7 +26,9 @@ interface Encoded {
 }
 
 function wrong(type: string, value: unknown): TypeError {
-  return new TypeError(`${value === undefined ? 'there is no value' : `a value of type ${typeof value} is given`} for ${type}`)
+  return new TypeError(
+    `${value === undefined ? 'there is no value' : `a value of type ${typeof value} is given`} for ${type}`,
+  )
 }
 
 function wordOf(value: number): string {
@@ -41,7 +43,10 @@ function componentsOf(parameter: AbiParameter): readonly AbiParameter[] {
 function arrayOf(parameter: AbiParameter): { element: AbiParameter; length: number | null } | null {
   const array = /^(.*)\[(\d*)\]$/.exec(parameter.type)
   if (!array) return null
-  return { element: { ...parameter, type: array[1] ?? '' } as AbiParameter, length: array[2] === '' ? null : Number(array[2]) }
+  return {
+    element: { ...parameter, type: array[1] ?? '' } as AbiParameter,
+    length: array[2] === '' ? null : Number(array[2]),
+  }
 }
 
 function isDynamic(parameter: AbiParameter): boolean {
@@ -77,9 +82,14 @@ function encodeSequence(parts: readonly Encoded[]): string {
   return heads.join('') + tail
 }
 
-function encodeArray(parameter: AbiParameter, value: unknown, { element, length }: NonNullable<ReturnType<typeof arrayOf>>): Encoded {
+function encodeArray(
+  parameter: AbiParameter,
+  value: unknown,
+  { element, length }: NonNullable<ReturnType<typeof arrayOf>>,
+): Encoded {
   if (!Array.isArray(value)) throw wrong(parameter.type, value)
-  if (length !== null && value.length !== length) throw new TypeError(`${parameter.type} takes ${length} values, got ${value.length}`)
+  if (length !== null && value.length !== length)
+    throw new TypeError(`${parameter.type} takes ${length} values, got ${value.length}`)
   const digits = encodeSequence(value.map((one) => encodeOne(element, one)))
   return { dynamic: isDynamic(parameter), digits: length === null ? wordOf(value.length) + digits : digits }
 }
@@ -89,7 +99,9 @@ function encodeOne(parameter: AbiParameter, value: unknown): Encoded {
   if (array) return encodeArray(parameter, value, array)
   if (parameter.type === 'tuple') {
     const components = componentsOf(parameter)
-    const digits = encodeSequence(valuesOf(components, value).map((one, i) => encodeOne(components[i] as AbiParameter, one)))
+    const digits = encodeSequence(
+      valuesOf(components, value).map((one, i) => encodeOne(components[i] as AbiParameter, one)),
+    )
     return { dynamic: isDynamic(parameter), digits }
   }
   if (isDynamic(parameter)) return encodeBytes(bytesOf(parameter, value))
@@ -101,7 +113,8 @@ function encodeOne(parameter: AbiParameter, value: unknown): Encoded {
 /** The values in the order of the parameters. @throws {TypeError} for a name that is missing, or not there */
 function valuesOf(parameters: readonly AbiParameter[], values: unknown): readonly unknown[] {
   if (Array.isArray(values)) {
-    if (values.length !== parameters.length) throw new TypeError(`${parameters.length} values are needed, got ${values.length}`)
+    if (values.length !== parameters.length)
+      throw new TypeError(`${parameters.length} values are needed, got ${values.length}`)
     return values
   }
   if (typeof values !== 'object' || values === null || !areNamed(parameters)) {
@@ -136,5 +149,11 @@ export function encodeEvent(event: ParsedEvent, args: EventArgumentsInput): Enco
     topics.push(topic)
   })
   const inData = event.inputs.flatMap((input, i) => (input.indexed ? [] : [{ input, value: values[i] }]))
-  return { topics, data: encodeParameters(inData.map(({ input }) => input), inData.map(({ value }) => value)) }
+  return {
+    topics,
+    data: encodeParameters(
+      inData.map(({ input }) => input),
+      inData.map(({ value }) => value),
+    ),
+  }
 }

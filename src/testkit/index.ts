@@ -45,12 +45,19 @@ export {
 export type { ErrorObject, RefusalStyle } from './provider-errors.ts'
 export { Random } from './random.ts'
 export { REINCLUDES, type Reinclude } from './reorg-plan.ts'
-export type { AskedRange, RequestLog, RequestRecord } from './request-log.ts'
-export type { NodeHabits } from './rpc-methods.ts'
 export type { ReplayFigures } from './replay/faulty-run.ts'
 export type { SeedVerdict } from './replay/judge.ts'
 export type { ReplayRange, ReplayReport } from './replay/replays.ts'
-export type { GenerateContext, ReplaySetup, SeedScope, SimulatedChain, SimulatedEvent, SimulationOptions } from './replay/setup.ts'
+export type {
+  GenerateContext,
+  ReplaySetup,
+  SeedScope,
+  SimulatedChain,
+  SimulatedEvent,
+  SimulationOptions,
+} from './replay/setup.ts'
+export type { AskedRange, RequestLog, RequestRecord } from './request-log.ts'
+export type { NodeHabits } from './rpc-methods.ts'
 export type { FailureKind } from './simulator/failure.ts'
 export { type SwarmOptions, swarmOptions, type WatcherKind } from './simulator/options.ts'
 export type { Action, PlannedAction } from './simulator/plan.ts'
@@ -64,4 +71,10 @@ export {
   storeContract,
 } from './store-contract.ts'
 export { TestWorld, type TestWorldOptions, testWorld } from './test-world.ts'
-export { type CrashPoint, type ReplaySafeOptions, type TestWatcherOptions, testWatcher, type WatcherTest } from './watcher-test.ts'
+export {
+  type CrashPoint,
+  type ReplaySafeOptions,
+  type TestWatcherOptions,
+  testWatcher,
+  type WatcherTest,
+} from './watcher-test.ts'

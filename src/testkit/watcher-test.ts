@@ -22,6 +22,8 @@ export interface TestWatcherOptions extends SimulationOptions {
   readonly name?: string
   /** Which of the watcher's chains `emit`, `mine` and `reorg` are for. Default: its first. */
   readonly chain?: string
+  /** Folder for the databases. Default: memory of the machine where that is a folder, else the one for temporary files. */
+  readonly folder?: string
   /** EIP-155 ids of its chains. Default: 1, 2, … in their order. */
   readonly chainIds?: Readonly<Record<string, number>>
 }
@@ -43,7 +45,11 @@ interface Opened {
   readonly instance: Instance
 }
 
-const MISHAP = { 'before-commit': 'die-before-commit', 'after-commit': 'die-after-commit', 'answer-lost': 'commit-answer-lost' } as const
+const MISHAP = {
+  'before-commit': 'die-before-commit',
+  'after-commit': 'die-after-commit',
+  'answer-lost': 'commit-answer-lost',
+} as const
 
 /** Blocks until one is final. */
 const FINAL_DEPTH = 8
@@ -55,7 +61,9 @@ const DEFAULT_SEEDS = 20
 
 function setupOf(watcher: Watcher, options: TestWatcherOptions): ReplaySetup {
   const { name = 'watcher', chainIds = {}, store: _store, chain: _chain, ...simulation } = options
-  const chains = Object.keys(watcher.definition.on).map((chain, i) => [chain, { id: chainIds[chain] ?? i + 1, finality: 'tag' }] as const)
+  const chains = Object.keys(watcher.definition.on).map(
+    (chain, i) => [chain, { id: chainIds[chain] ?? i + 1, finality: 'tag' }] as const,
+  )
   return { ...simulation, watchers: { [name]: watcher }, chains: Object.fromEntries(chains) }
 }
 
@@ -70,7 +78,7 @@ export class WatcherTest {
   readonly #chainName: string
   readonly #fullName: string
   readonly #clock = new TestWorld({ autoAdvance: true })
-  readonly #disk = new Disk()
+  readonly #disk: Disk
   readonly #makers: readonly EventMaker[]
   #pending: FakeLog[] = []
   #opened: Opened | null = null
@@ -79,12 +87,19 @@ export class WatcherTest {
     const chains = Object.keys(watcher.definition.on)
     const { store = 'sqlite', chain = chains[0] as string, name = 'watcher' } = options
     if (store !== 'sqlite') throw new Error(`testWatcher works on 'sqlite' so far, got ${String(store)}`)
-    if (!chains.includes(chain)) throw new Error(`the watcher does not run on ${chain}; it runs on ${chains.join(', ')}`)
+    if (!chains.includes(chain))
+      throw new Error(`the watcher does not run on ${chain}; it runs on ${chains.join(', ')}`)
+    // Only now: a refusal leaves no folder behind.
+    this.#disk = new Disk(options.folder)
     this.#setup = setupOf(watcher, options)
     this.#chainName = chain
     this.#fullName = `${name}/${chain}`
     this.#makers = eventMakers(name, watcher, chain)
-    this.chain = new FakeChain({ chainId: this.#setup.chains[chain]?.id ?? 1, safe: { depth: FINAL_DEPTH / 2 }, finalized: { depth: FINAL_DEPTH } })
+    this.chain = new FakeChain({
+      chainId: this.#setup.chains[chain]?.id ?? 1,
+      safe: { depth: FINAL_DEPTH / 2 },
+      finalized: { depth: FINAL_DEPTH },
+    })
   }
 
   /** The scratch database's file, for handlers that open a connection of their own. */
@@ -100,7 +115,8 @@ export class WatcherTest {
    */
   emit(name: string, args: EventArgumentsInput = {}, options: { readonly address?: string } = {}): this {
     const maker = this.#makers.find((one) => one.name === name)
-    if (!maker) throw new Error(`the watcher has no event ${name}; it has ${this.#makers.map((one) => one.name).join(', ')}`)
+    if (!maker)
+      throw new Error(`the watcher has no event ${name}; it has ${this.#makers.map((one) => one.name).join(', ')}`)
     this.#pending.push(maker.encode(args, options.address))
     return this
   }
@@ -115,7 +131,10 @@ export class WatcherTest {
    * Replaces the last `depth` blocks, and lets the watcher undo and take in.
    * @param options.reinclude what becomes of their transactions. Default `same`: they come back in blocks with other hashes
    */
-  async reorg(depth = 1, options: { readonly reinclude?: Reinclude; readonly extraBlocks?: number } = {}): Promise<void> {
+  async reorg(
+    depth = 1,
+    options: { readonly reinclude?: Reinclude; readonly extraBlocks?: number } = {},
+  ): Promise<void> {
     this.chain.reorg(depth, options)
     await this.#run()
   }
@@ -125,7 +144,8 @@ export class WatcherTest {
     const { scratch, instance } = await this.#open()
     const found = (await instance.status()).find(({ name }) => name === this.#fullName)
     const target = this.chain.blockByNumber(Math.max(found?.settled ?? 0, found?.startBlock ?? 1))
-    if (found?.cursor && target && target.number < found.cursor.number) scratch.moveCursor(found.name, target.number, target.hash)
+    if (found?.cursor && target && target.number < found.cursor.number)
+      scratch.moveCursor(found.name, target.number, target.hash)
     await this.#run()
   }
 
@@ -165,7 +185,13 @@ export class WatcherTest {
     const report = await runReplays(setup, { seeds, from, explain: 1, stopAtFirst: true })
     const failure = report.failures[0]
     if (!failure) return report
-    throw new Error([`not replay-safe, seed ${failure.seed}:`, ...failure.findings, `repeat: expectReplaySafe({ seeds: 1, from: ${failure.seed} })`].join('\n  '))
+    throw new Error(
+      [
+        `not replay-safe, seed ${failure.seed}:`,
+        ...failure.findings,
+        `repeat: expectReplaySafe({ seeds: 1, from: ${failure.seed} })`,
+      ].join('\n  '),
+    )
   }
 
   async close(): Promise<void> {
@@ -196,7 +222,10 @@ export class WatcherTest {
     return Object.fromEntries(
       Object.entries(this.#setup.watchers).map(([name, { definition }]) => {
         const { startBlock: _start, endBlock: _end, ...binding } = definition.on[this.#chainName] ?? { startBlock: 1 }
-        const prepared = prepare && definition.prepare ? { prepare: async ({ event }: { event: never }) => prepare({ watcher: name, event }) } : {}
+        const prepared =
+          prepare && definition.prepare
+            ? { prepare: async ({ event }: { event: never }) => prepare({ watcher: name, event }) }
+            : {}
         const changed = { ...definition, ...prepared, on: { [this.#chainName]: { ...binding, startBlock: 1 } } }
         return [name, { isTidemarkWatcher: true, definition: changed as Watcher['definition'] }]
       }),

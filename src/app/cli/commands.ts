@@ -102,7 +102,7 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     name: 'simulate',
-    summary: 'Run your handlers through crashes, reorgs and lying nodes, on a scratch database',
+    summary: 'Run your handlers through crashes, reorgs and lying nodes',
     args: [],
     flags: [
       config,

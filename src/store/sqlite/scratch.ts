@@ -109,11 +109,6 @@ export class ScratchDatabase {
     update.run(block, hexToBytes(hash), name)
   }
 
-  /** Runs the statements of {@link schemaOf}. What is there already, made by a virtual table, is left. */
-  copySchema(statements: readonly string[]): void {
-    for (const sql of statements) this.database.exec(sql)
-  }
-
   close(): void {
     this.database.close()
   }

@@ -15,7 +15,12 @@ export interface CleanRun {
 }
 
 /** The final chains once more: an honest node, one process that is never killed, each event once. */
-export async function cleanRun(setup: ReplaySetup, chains: readonly ReplayChain[], seed: number | string, which: 'clean' | 'again'): Promise<CleanRun> {
+export async function cleanRun(
+  setup: ReplaySetup,
+  chains: readonly ReplayChain[],
+  seed: number | string,
+  which: 'clean' | 'again',
+): Promise<CleanRun> {
   const stage = await Stage.open(setup, chains, {
     seed: `${seed} ${which}`,
     start: STARTS[which],

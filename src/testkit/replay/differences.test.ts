@@ -12,7 +12,11 @@ function table(name: string, columns: readonly ScratchColumn[], ...rows: Scratch
   return { name, columns, rows }
 }
 
-function between(actual: readonly ScratchTable[], expected: readonly ScratchTable[], ignore: readonly string[] = []): string[] {
+function between(
+  actual: readonly ScratchTable[],
+  expected: readonly ScratchTable[],
+  ignore: readonly string[] = [],
+): string[] {
   return differences(actual, expected, ignore, SIDES)
 }
 
@@ -33,7 +37,12 @@ describe('rows with a key', () => {
   test('the order of rows is no difference, null and "null" are one', () => {
     const turned = table('accounts', KEYED, { account: '0xb', balance: 1n }, { account: '0xa', balance: 10n })
     expect(between([turned], [clean])).toEqual([])
-    expect(between([table('accounts', KEYED, { account: 'a', balance: null })], [table('accounts', KEYED, { account: 'a', balance: 'null' })])).toHaveLength(0)
+    expect(
+      between(
+        [table('accounts', KEYED, { account: 'a', balance: null })],
+        [table('accounts', KEYED, { account: 'a', balance: 'null' })],
+      ),
+    ).toHaveLength(0)
   })
 })
 
@@ -61,13 +70,21 @@ describe('rows without a key', () => {
 describe('foreign keys to ids that the database makes', () => {
   const owners = [column('id', { key: 1, made: true }), column('account')]
   const items = [column('token', { key: 1 }), column('owner', { refersTo: { table: 'owners', column: 'id' } })]
-  const clean = [table('owners', owners, { id: 1n, account: '0xa' }, { id: 2n, account: '0xb' }), table('items', items, { token: 9n, owner: 1n })]
+  const clean = [
+    table('owners', owners, { id: 1n, account: '0xa' }, { id: 2n, account: '0xb' }),
+    table('items', items, { token: 9n, owner: 1n }),
+  ]
 
   test('are compared by the row that they refer to', () => {
-    const same = [table('owners', owners, { id: 8n, account: '0xb' }, { id: 7n, account: '0xa' }), table('items', items, { token: 9n, owner: 7n })]
+    const same = [
+      table('owners', owners, { id: 8n, account: '0xb' }, { id: 7n, account: '0xa' }),
+      table('items', items, { token: 9n, owner: 7n }),
+    ]
     expect(between(same, clean)).toEqual([])
     const other = [same[0] as ScratchTable, table('items', items, { token: 9n, owner: 8n })]
-    expect(between(other, clean)).toEqual(['table items, row token=9: owner is {account=0xb} in the faulty run, {account=0xa} in the clean one'])
+    expect(between(other, clean)).toEqual([
+      'table items, row token=9: owner is {account=0xb} in the faulty run, {account=0xa} in the clean one',
+    ])
   })
 })
 
@@ -79,5 +96,7 @@ test('many differences are cut, and counted', () => {
 })
 
 test('a table on one side only', () => {
-  expect(between([], [table('accounts', KEYED, { account: '0xa', balance: 1n })])).toEqual(['table accounts, row account=0xa, balance=1: it is missing in the faulty run'])
+  expect(between([], [table('accounts', KEYED, { account: '0xa', balance: 1n })])).toEqual([
+    'table accounts, row account=0xa, balance=1: it is missing in the faulty run',
+  ])
 })

@@ -96,7 +96,8 @@ function differing(a: Spelled, b: Spelled): string[] {
 
 /** The row of the other side that this one most likely is: of the same name, else with the fewest other values. */
 function partner(row: Spelled, others: readonly Spelled[], key: readonly string[]): Spelled | null {
-  if (key.length > 0) return others.find((other) => key.every((column) => row.columns.get(column) === other.columns.get(column))) ?? null
+  if (key.length > 0)
+    return others.find((other) => key.every((column) => row.columns.get(column) === other.columns.get(column))) ?? null
   let best: Spelled | null = null
   let least = Math.ceil(row.columns.size / 2)
   for (const other of others.slice(0, MAX_PAIRED)) {
@@ -112,12 +113,20 @@ function changedWords(table: string, actual: Spelled, expected: Spelled, key: re
   const row = rowText(new Map(name.map((column) => [column, actual.columns.get(column) ?? ''])))
   const values = columns.map((column, i) => {
     const [is, should] = [actual.columns.get(column), expected.columns.get(column)]
-    return i === 0 ? `${column} is ${is} in ${sides.actual}, ${should} in ${sides.expected}` : `${column} is ${is}, ${should} in ${sides.expected}`
+    return i === 0
+      ? `${column} is ${is} in ${sides.actual}, ${should} in ${sides.expected}`
+      : `${column} is ${is}, ${should} in ${sides.expected}`
   })
   return `table ${table}, row ${row}: ${values.join('; ')}`
 }
 
-function tableWords(name: string, key: readonly string[], actual: readonly Spelled[], expected: readonly Spelled[], sides: Sides): string[] {
+function tableWords(
+  name: string,
+  key: readonly string[],
+  actual: readonly Spelled[],
+  expected: readonly Spelled[],
+  sides: Sides,
+): string[] {
   const extra = onlyIn(actual, expected)
   let missing = onlyIn(expected, actual)
   const twice = new Set(expected.map(({ text }) => text))
@@ -143,7 +152,12 @@ function keyOf(table: ScratchTable, ignore: readonly string[]): string[] {
  * `ignore`, and those that the database fills by itself.
  * @returns the differences in words; an empty list means equal
  */
-export function differences(actual: readonly ScratchTable[], expected: readonly ScratchTable[], ignore: readonly string[], sides: Sides): string[] {
+export function differences(
+  actual: readonly ScratchTable[],
+  expected: readonly ScratchTable[],
+  ignore: readonly string[],
+  sides: Sides,
+): string[] {
   const [is, should] = [new Speller(actual, ignore), new Speller(expected, ignore)]
   const words = [...new Set([...expected, ...actual].map(({ name }) => name))].flatMap((name) => {
     const [one, other] = [actual.find((table) => table.name === name), expected.find((table) => table.name === name)]

@@ -60,7 +60,13 @@ export class EventMaker {
   readonly #topics: readonly TopicFilter[]
   readonly #addresses: readonly Hex[]
 
-  constructor(watcher: string, name: string, event: ParsedEvent, topics: readonly TopicFilter[], addresses: readonly Hex[]) {
+  constructor(
+    watcher: string,
+    name: string,
+    event: ParsedEvent,
+    topics: readonly TopicFilter[],
+    addresses: readonly Hex[],
+  ) {
     this.watcher = watcher
     this.name = name
     this.#event = event
@@ -80,7 +86,9 @@ export class EventMaker {
 
   /** A log that the watcher's filter lets through. */
   make(random: Random): FakeLog {
-    const values = this.#event.inputs.map((input) => (input.indexed && !isValueType(input.type) ? this.#hashed(input, random) : makeValue(input, random)))
+    const values = this.#event.inputs.map((input) =>
+      input.indexed && !isValueType(input.type) ? this.#hashed(input, random) : makeValue(input, random),
+    )
     const log = this.encode(values, random.pick(this.#addresses))
     return { ...log, topics: log.topics.map((topic, i) => this.#wanted(i, random) ?? topic) }
   }

@@ -7,7 +7,11 @@ import { Stage, Trouble } from './stage.ts'
 import { mishapWords, throwWords } from './words.ts'
 
 /** Wall clock at the start of a faulty run, of a clean one, and of a second clean one: no two answer the same. */
-export const STARTS = { faulty: Date.UTC(2030, 0, 1), clean: Date.UTC(2031, 5, 15, 6), again: Date.UTC(2032, 10, 20, 18) } as const
+export const STARTS = {
+  faulty: Date.UTC(2030, 0, 1),
+  clean: Date.UTC(2031, 5, 15, 6),
+  again: Date.UTC(2032, 10, 20, 18),
+} as const
 
 /** Figures of a faulty run. */
 export interface ReplayFigures {
@@ -68,9 +72,17 @@ export class FaultyRun {
   }
 
   get figures(): ReplayFigures {
-    const nodes = this.stage.nodes.flatMap(({ log }) => Object.values(log.faults)).reduce((sum, count) => sum + count, 0)
+    const nodes = this.stage.nodes
+      .flatMap(({ log }) => Object.values(log.faults))
+      .reduce((sum, count) => sum + count, 0)
     const lies = this.stage.liars.reduce((sum, { told }) => sum + told, 0)
-    return { steps: this.#steps, events: this.stage.instance.events, reorgs: this.#reorgs, crashes: this.#crashes, faults: this.#faults + nodes + lies }
+    return {
+      steps: this.#steps,
+      events: this.stage.instance.events,
+      reorgs: this.#reorgs,
+      crashes: this.#crashes,
+      faults: this.#faults + nodes + lies,
+    }
   }
 
   mishap(died: boolean, words: string): void {
@@ -152,7 +164,12 @@ export class FaultyRun {
       if (!chain || one.cursor === null || this.#moved.size > 0) continue
       const lowest = Math.max(one.settled ?? 0, one.lowWater ?? 0, one.startBlock)
       const target = chain.blockByNumber(Math.max(one.cursor.number - back, lowest))
-      if (chain.blockByNumber(one.cursor.number)?.hash !== one.cursor.hash || !target || target.number >= one.cursor.number) continue
+      if (
+        chain.blockByNumber(one.cursor.number)?.hash !== one.cursor.hash ||
+        !target ||
+        target.number >= one.cursor.number
+      )
+        continue
       this.#moved.set(one.name, one.cursor.number)
       this.stage.scratch.moveCursor(one.name, target.number, target.hash)
       this.#struck(`the blocks ${target.number + 1} to ${one.cursor.number} were delivered to ${key} once more`)
@@ -163,7 +180,8 @@ export class FaultyRun {
   async #run(budgetMs: number): Promise<void> {
     const { instance } = this.stage
     await this.stage.run(budgetMs)
-    if (instance.swept > this.#swept) this.happened.push('the second reading found logs that the node had left out or made up')
+    if (instance.swept > this.#swept)
+      this.happened.push('the second reading found logs that the node had left out or made up')
     this.#swept = instance.swept
     if (this.#moved.size === 0) return
     for (const { name, cursor } of await instance.status()) {

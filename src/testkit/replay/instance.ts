@@ -4,13 +4,13 @@ import { type ChainInput, defineConfig } from '../../config.ts'
 import { TidemarkError } from '../../errors.ts'
 import type { Watcher } from '../../handle/watch.ts'
 import { sqlite } from '../../store/sqlite/index.ts'
+import type { World } from '../../util/world.ts'
 import type { FakeRpc } from '../fake-rpc.ts'
 import type { Random } from '../random.ts'
 import { CrashDriver } from '../simulator/crash-driver.ts'
 import type { Mishap } from '../simulator/plan.ts'
 import { Gate, type Liar, ProcessTransport } from '../simulator/transport.ts'
 import type { TestWorld } from '../test-world.ts'
-import type { World } from '../../util/world.ts'
 
 /** One chain as an instance reaches it. */
 export interface Reachable {
@@ -58,7 +58,9 @@ export class Instance {
 
   constructor(options: InstanceOptions) {
     this.#options = options
-    this.#looker = createTidemark(this.#config(sqlite({ file: options.file, world: options.clock })), { world: options.clock })
+    this.#looker = createTidemark(this.#config(sqlite({ file: options.file, world: options.clock })), {
+      world: options.clock,
+    })
     this.#driver = this.#newDriver()
     this.#tidemark = this.#open()
   }
@@ -78,7 +80,8 @@ export class Instance {
   #open(): Tidemark {
     const { file, clock, chains, random } = this.#options
     const driver = this.#driver
-    const transport = ({ rpc, liar }: Reachable) => new ProcessTransport({ rpc, clock, gate: new Gate(), liar, latencyMs: LATENCY_MS, isDead: () => driver.dead })
+    const transport = ({ rpc, liar }: Reachable) =>
+      new ProcessTransport({ rpc, clock, gate: new Gate(), liar, latencyMs: LATENCY_MS, isDead: () => driver.dead })
     const transports = new Map(Object.entries(chains).map(([name, chain]) => [name, transport(chain)]))
     const world = worldOf(clock, random.fork(`process ${this.#incarnation}`))
     const store = sqlite({ file, open: driver.open, busyTimeoutMs: 0, world })
@@ -100,7 +103,9 @@ export class Instance {
 
   /** The watchers that stand halted. Read from the database: a process may die, or lose the answer, while it writes a halt. */
   async halts(): Promise<TidemarkEvents['halted'][]> {
-    return (await this.status()).flatMap(({ name, health, reason }) => (health === 'halted' && reason ? [{ watcher: name, reason }] : []))
+    return (await this.status()).flatMap(({ name, health, reason }) =>
+      health === 'halted' && reason ? [{ watcher: name, reason }] : [],
+    )
   }
 
   arm(mishap: Mishap, at: number): void {
@@ -142,7 +147,10 @@ export class Instance {
   async resume(watcher: string): Promise<void> {
     const { file, clock } = this.#options
     const store = sqlite({ file, world: clock })
-    await connectAdmin(store, { world: clock }).resume(watcher, { actor: 'simulation', reason: 'the fault was planned' })
+    await connectAdmin(store, { world: clock }).resume(watcher, {
+      actor: 'simulation',
+      reason: 'the fault was planned',
+    })
     await store.close()
   }
 

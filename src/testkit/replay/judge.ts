@@ -40,7 +40,13 @@ const FAULTY = { actual: 'the faulty run', expected: 'the clean one' } as const
 const TWO_CLEAN = { actual: 'one clean run', expected: 'another' } as const
 
 /** Plays a plan with and without faults, hands both over, and cleans up. */
-async function withPair<T>(setup: ReplaySetup, seed: number, swarm: ReplaySwarm, plan: readonly PlannedReplay[], judge: (pair: Pair) => Promise<T>): Promise<T> {
+async function withPair<T>(
+  setup: ReplaySetup,
+  seed: number,
+  swarm: ReplaySwarm,
+  plan: readonly PlannedReplay[],
+  judge: (pair: Pair) => Promise<T>,
+): Promise<T> {
   const run = await FaultyRun.open(setup, seed, swarm)
   try {
     const trouble = await play(run, plan)
@@ -57,7 +63,10 @@ async function withPair<T>(setup: ReplaySetup, seed: number, swarm: ReplaySwarm,
 
 /** Calls to the outside that the faulty run made more, or fewer, times than the clean one. */
 function repeated({ faulty, clean }: Pair): Reached[] {
-  const times = (one: Reached) => clean.reached.find(({ watcher, stage, what }) => watcher === one.watcher && stage === one.stage && what === one.what)?.times ?? 0
+  const times = (one: Reached) =>
+    clean.reached.find(
+      ({ watcher, stage, what }) => watcher === one.watcher && stage === one.stage && what === one.what,
+    )?.times ?? 0
   return faulty.reached.filter((one) => one.reach === 'outside' && one.times !== times(one))
 }
 
@@ -66,7 +75,12 @@ function rowsOf(setup: ReplaySetup, { faulty, clean }: Pair): string[] {
 }
 
 /** Why a run ended early. A clean run that ends early too needs no fault for it. */
-function troubleWords(trouble: Trouble, clean: CleanRun, happened: readonly string[], tables: readonly ScratchTable[]): string {
+function troubleWords(
+  trouble: Trouble,
+  clean: CleanRun,
+  happened: readonly string[],
+  tables: readonly ScratchTable[],
+): string {
   const { message } = trouble
   if (clean.trouble === null) return `${message} First seen after: ${happened.at(-1) ?? NO_FAULT}.`
   const also = `${message} A clean run of the same chain stops as well: no fault is needed for it.`
@@ -81,7 +95,8 @@ async function undetermined(setup: ReplaySetup, pair: Pair): Promise<string[]> {
   const rows = differences(pair.clean.tables, again.tables, setup.ignore ?? [], TWO_CLEAN)
   if (rows.length === 0) return []
   const reads = readWords(pair.clean.reached)
-  const unknown = 'no fault is needed for it: a handler depends on something that is neither its event nor the database, such as the clock, chance, or a variable that outlives its call'
+  const unknown =
+    'no fault is needed for it: a handler depends on something that is neither its event nor the database, such as the clock, chance, or a variable that outlives its call'
   return [...rows.slice(0, FEW), ...(reads.length > 0 ? reads : [unknown])]
 }
 
@@ -93,7 +108,14 @@ class Shrinker {
   #best: { plan: readonly PlannedReplay[]; rows: readonly string[]; happened: readonly string[] }
   #tries = 0
 
-  constructor(setup: ReplaySetup, seed: number, swarm: ReplaySwarm, plan: readonly PlannedReplay[], rows: readonly string[], happened: readonly string[]) {
+  constructor(
+    setup: ReplaySetup,
+    seed: number,
+    swarm: ReplaySwarm,
+    plan: readonly PlannedReplay[],
+    rows: readonly string[],
+    happened: readonly string[],
+  ) {
     this.#setup = setup
     this.#seed = seed
     this.#swarm = swarm
@@ -104,7 +126,9 @@ class Shrinker {
     if (this.#tries >= MAX_TRIES || plan.length === this.#best.plan.length) return
     this.#tries += 1
     const found = await withPair(this.#setup, this.#seed, this.#swarm, plan, async (pair) => {
-      return pair.faulty.trouble === null && pair.clean.trouble === null ? { rows: rowsOf(this.#setup, pair), happened: pair.faulty.happened } : null
+      return pair.faulty.trouble === null && pair.clean.trouble === null
+        ? { rows: rowsOf(this.#setup, pair), happened: pair.faulty.happened }
+        : null
     })
     if (found && found.rows.length > 0) this.#best = { plan, ...found }
   }
@@ -117,7 +141,9 @@ class Shrinker {
       }
     }
     const fault = this.#best.happened.at(-1) ?? NO_FAULT
-    return this.#best.rows.map((row, i) => (i === 0 && !row.startsWith('…') ? `${row}; first seen after: ${fault}` : row))
+    return this.#best.rows.map((row, i) =>
+      i === 0 && !row.startsWith('…') ? `${row}; first seen after: ${fault}` : row,
+    )
   }
 }
 
@@ -138,7 +164,8 @@ export async function judgeSeed(setup: ReplaySetup, seed: number, explain: boole
     const rows = rowsOf(setup, pair)
     if (rows.length === 0 || !explain) return verdict([...outside, ...rows])
     const without = await undetermined(setup, pair)
-    const traced = without.length > 0 ? without : await new Shrinker(setup, seed, swarm, plan, rows, faulty.happened).shrink()
+    const traced =
+      without.length > 0 ? without : await new Shrinker(setup, seed, swarm, plan, rows, faulty.happened).shrink()
     return verdict([...outside, ...traced])
   })
 }

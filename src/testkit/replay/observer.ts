@@ -7,7 +7,7 @@ import { inFrame, type Reach, type TrapFrame } from './traps.ts'
 export type Stage = 'handle' | 'undo' | 'final'
 
 /** With what code a watcher halts after its function threw. */
-export const THROWN = { handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
+const THROWN = { handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
 
 /** SQLite's code for "another connection has the lock" (https://sqlite.org/rescode.html#busy), in its low byte. */
 const BUSY = 5

@@ -41,7 +41,12 @@ export interface ReplaySwarm {
 }
 
 /** Faults that the default evidence survives wherever a watcher stands. */
-const SURVIVED: readonly FaultName[] = [...faultGroups.transport, ...faultGroups.refusals, ...faultGroups.disorder, ...faultGroups.views]
+const SURVIVED: readonly FaultName[] = [
+  ...faultGroups.transport,
+  ...faultGroups.refusals,
+  ...faultGroups.disorder,
+  ...faultGroups.views,
+]
 
 /** Kinds of the crash driver that a user meets. A loss of power is left to the simulator of the engine. */
 const MISHAPS: readonly Mishap[] = [
@@ -76,7 +81,12 @@ export function drawSwarm(random: Random): ReplaySwarm {
 type Draw = (random: Random, watchers: number, chains: number) => ReplayAction
 
 const DRAW: Readonly<Record<ReplayAction['kind'], Draw>> = {
-  mine: (random, _, chains) => ({ kind: 'mine', chain: random.int(0, chains - 1), blocks: random.int(1, 3), runs: random.chance(0.7) }),
+  mine: (random, _, chains) => ({
+    kind: 'mine',
+    chain: random.int(0, chains - 1),
+    blocks: random.int(1, 4),
+    runs: random.chance(0.7),
+  }),
   reorg: (random, _, chains) => ({
     kind: 'reorg',
     chain: random.int(0, chains - 1),
@@ -89,19 +99,36 @@ const DRAW: Readonly<Record<ReplayAction['kind'], Draw>> = {
   run: (random) => ({ kind: 'run', budgetMs: random.pick([5, 100, 2_000]) }),
   mishap: (random) => {
     const mishap = random.pick(MISHAPS)
-    return { kind: 'mishap', mishap, at: mishap.includes('commit') ? random.int(1, 3) : Math.floor(200 ** random.next()) }
+    return {
+      kind: 'mishap',
+      mishap,
+      at: mishap.includes('commit') ? random.int(1, 3) : Math.floor(200 ** random.next()),
+    }
   },
   throw: (random, watchers) => {
     const stage = random.pick(['handle', 'handle', 'undo', 'final'] as const)
     return { kind: 'throw', watcher: random.int(0, watchers - 1), stage, times: random.pick([1, 1, 2]) }
   },
-  redeliver: (random, watchers) => ({ kind: 'redeliver', watcher: random.int(0, watchers - 1), back: random.int(1, 5) }),
+  redeliver: (random, watchers) => ({
+    kind: 'redeliver',
+    watcher: random.int(0, watchers - 1),
+    back: random.int(1, 5),
+  }),
   nodes: (random) => ({ kind: 'nodes', on: random.chance(0.6) }),
   wait: (random) => ({ kind: 'wait', ms: random.pick([500, 15_000, 120_000]) }),
 }
 
 /** How often each kind is drawn; those below 3 are missing in some runs. */
-const RATES: Readonly<Record<ReplayAction['kind'], number>> = { mine: 6, reorg: 2.5, run: 3, mishap: 6, throw: 1.5, redeliver: 1, nodes: 1, wait: 1 }
+const RATES: Readonly<Record<ReplayAction['kind'], number>> = {
+  mine: 6,
+  reorg: 2.5,
+  run: 3,
+  mishap: 6,
+  throw: 1.5,
+  redeliver: 1,
+  nodes: 1,
+  wait: 1,
+}
 
 function pick(random: Random, rates: readonly (readonly [ReplayAction['kind'], number])[]): ReplayAction['kind'] {
   let at = random.next() * rates.reduce((sum, [, rate]) => sum + rate, 0)
@@ -112,13 +139,18 @@ function pick(random: Random, rates: readonly (readonly [ReplayAction['kind'], n
   return 'run'
 }
 
-/** The actions of a run, each from a stream of its own: leaving one out changes no other. The first mines. */
+/** Blocks to begin with: a watcher at `finalized` has nothing to do before there are some more than finality is deep. */
+function history(random: Random, chain: number): ReplayAction {
+  return { kind: 'mine', chain, blocks: random.int(2, 14), runs: false }
+}
+
+/** The actions of a run, each from a stream of its own: leaving one out changes no other. Each chain begins with a few blocks. */
 export function drawReplay(random: Random, watchers: number, chains: number): PlannedReplay[] {
   const all = Object.entries(RATES) as [ReplayAction['kind'], number][]
   const rates = all.filter(([kind, rate]) => rate >= 3 || random.fork(kind).chance(0.75))
-  const count = random.int(14, 28)
+  const count = chains + random.int(14, 28)
   return Array.from({ length: count }, (_, id) => {
     const own = random.fork(`action ${id}`)
-    return { id, ...DRAW[id === 0 ? 'mine' : pick(own, rates)](own, watchers, chains) }
+    return { id, ...(id < chains ? history(own, id) : DRAW[pick(own, rates)](own, watchers, chains)) }
   })
 }

@@ -48,7 +48,12 @@ export class ReplayChain {
     this.#index = index
     this.#setup = setup
     this.finalDepth = finalDepth
-    this.chain = new FakeChain({ chainId: setup.chains[name]?.id ?? 1, seed, safe: { depth: Math.ceil(finalDepth / 2) }, finalized: { depth: finalDepth } })
+    this.chain = new FakeChain({
+      chainId: setup.chains[name]?.id ?? 1,
+      seed,
+      safe: { depth: Math.ceil(finalDepth / 2) },
+      finalized: { depth: finalDepth },
+    })
     this.maxReorg = deepest(setup, name, finalDepth)
     const here = Object.entries(setup.watchers).filter(([, { definition }]) => name in definition.on)
     this.mayLie = here.every(([, watcher]) => canUndo(watcher, name))
@@ -100,8 +105,11 @@ export class ReplayChain {
     const { watcher } = random.pick(this.#makers)
     const own = this.#makers.filter((maker) => maker.watcher === watcher)
     const events = generate(random, { watcher, chain: this.name, events: own.map(({ name }) => name) })
-    if (!Array.isArray(events) || events.length > MAX_LOGS) throw new TypeError(`generate returns a list of at most ${MAX_LOGS} events or logs`)
-    return events.map((event) => ('topics' in event ? rawLog(event.address, event.topics, event.data) : encodeAs(own, event)))
+    if (!Array.isArray(events) || events.length > MAX_LOGS)
+      throw new TypeError(`generate returns a list of at most ${MAX_LOGS} events or logs`)
+    return events.map((event) =>
+      'topics' in event ? rawLog(event.address, event.topics, event.data) : encodeAs(own, event),
+    )
   }
 
   #keep(log: FakeLog): void {
@@ -116,7 +124,11 @@ export class ReplayChain {
   }
 
   /** As many blocks as planned and allowed. Null: nothing may be replaced. */
-  reorg(id: number, plan: { depth: number; reinclude: Reinclude; extraBlocks: number; fresh: boolean }, random: Random): string | null {
+  reorg(
+    id: number,
+    plan: { depth: number; reinclude: Reinclude; extraBlocks: number; fresh: boolean },
+    random: Random,
+  ): string | null {
     const { number } = this.chain.head()
     const depth = Math.min(plan.depth, number - this.floor)
     if (depth < 1) return null
@@ -124,7 +136,8 @@ export class ReplayChain {
       reinclude: plan.reinclude,
       extraBlocks: Math.max(plan.extraBlocks, 1 - depth),
       change: (log) => this.#instead(log, random),
-      also: (block) => (plan.fresh && block === number - depth + 1 ? this.#transactions(id, 0, random.fork('fresh')) : []),
+      also: (block) =>
+        plan.fresh && block === number - depth + 1 ? this.#transactions(id, 0, random.fork('fresh')) : [],
     })
     this.#moved()
     const lost = dropped.length > 0 ? `, ${dropped.length} transactions did not come back` : ''
@@ -140,6 +153,9 @@ export class ReplayChain {
 /** An event of `generate` as a log. @throws {TypeError} which names it */
 function encodeAs(makers: readonly EventMaker[], event: SimulatedEvent): FakeLog {
   const maker = makers.find(({ name }) => name === event.name)
-  if (!maker) throw new TypeError(`generate made an event ${String(event.name).slice(0, 60)}; the watcher has ${makers.map(({ name }) => name).join(', ')}`)
+  if (!maker)
+    throw new TypeError(
+      `generate made an event ${String(event.name).slice(0, 60)}; the watcher has ${makers.map(({ name }) => name).join(', ')}`,
+    )
   return maker.encode(event.args, event.address)
 }

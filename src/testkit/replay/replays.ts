@@ -30,7 +30,13 @@ const NOTHING: ReplayFigures = { steps: 0, events: 0, reorgs: 0, crashes: 0, fau
 
 function add(a: ReplayFigures, b: ReplayFigures): ReplayFigures {
   const sum = (key: keyof ReplayFigures) => a[key] + b[key]
-  return { steps: sum('steps'), events: sum('events'), reorgs: sum('reorgs'), crashes: sum('crashes'), faults: sum('faults') }
+  return {
+    steps: sum('steps'),
+    events: sum('events'),
+    reorgs: sum('reorgs'),
+    crashes: sum('crashes'),
+    faults: sum('faults'),
+  }
 }
 
 /**
@@ -50,6 +56,12 @@ export async function runReplays(setup: ReplaySetup, range: ReplayRange): Promis
       if (verdict.findings.length > 0) failures.push(verdict)
       range.onSeed?.(verdict)
     }
-    return { seeds, failed: failures.length, ...figures, verdict: failures.length > 0 ? 'different' : 'equal', failures }
+    return {
+      seeds,
+      failed: failures.length,
+      ...figures,
+      verdict: failures.length > 0 ? 'different' : 'equal',
+      failures,
+    }
   })
 }

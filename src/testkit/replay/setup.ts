@@ -75,7 +75,9 @@ export function simulatedBinding(binding: ChainBinding): ChainBinding {
 
 /** `on` of a watcher, as it is simulated. */
 export function simulatedOn(watcher: Watcher): Watcher['definition']['on'] {
-  return Object.fromEntries(Object.entries(watcher.definition.on).map(([chain, binding]) => [chain, simulatedBinding(binding)]))
+  return Object.fromEntries(
+    Object.entries(watcher.definition.on).map(([chain, binding]) => [chain, simulatedBinding(binding)]),
+  )
 }
 
 /** Whether a reorg, or a log found late, can be taken back. */

@@ -1,6 +1,6 @@
 import type { WatcherStatus } from '../../app/types.ts'
-import type { ScratchDatabase, ScratchTable } from '../../store/sqlite/scratch.ts'
 import type { Watcher } from '../../handle/watch.ts'
+import type { ScratchDatabase, ScratchTable } from '../../store/sqlite/scratch.ts'
 import { type FakeRpc, fakeRpc } from '../fake-rpc.ts'
 import { Random } from '../random.ts'
 import { Disk } from '../simulator/disk.ts'
@@ -54,7 +54,13 @@ export class Stage {
   readonly scratch: ScratchDatabase
   readonly #disk: Disk
 
-  private constructor(setup: ReplaySetup, chains: readonly ReplayChain[], options: StageOptions, scratch: ScratchDatabase, disk: Disk) {
+  private constructor(
+    setup: ReplaySetup,
+    chains: readonly ReplayChain[],
+    options: StageOptions,
+    scratch: ScratchDatabase,
+    disk: Disk,
+  ) {
     this.chains = chains
     this.scratch = scratch
     this.#disk = disk
@@ -62,7 +68,14 @@ export class Stage {
     this.clock = new TestWorld({ seed, start, autoAdvance: true })
     this.observer = new Observer(this.clock, `${seed} ${start}`)
     this.nodes = chains.map(({ chain, name }) => fakeRpc(chain, { seed, label: `${name} ${seed}`, world: this.clock }))
-    this.liars = chains.map((chain) => new Liar(new Random(seed).fork(`lies ${chain.name}`), chain.mayLie ? options.lies : 0, (block) => block <= chain.floor))
+    this.liars = chains.map(
+      (chain) =>
+        new Liar(
+          new Random(seed).fork(`lies ${chain.name}`),
+          chain.mayLie ? options.lies : 0,
+          (block) => block <= chain.floor,
+        ),
+    )
     this.instance = new Instance({
       file: disk.file,
       clock: this.clock,
@@ -100,9 +113,15 @@ export class Stage {
         const { definition } = watcher
         const batch = maxEvents === null ? {} : { batch: { ...definition.batch, maxEvents } }
         const { prepare } = setup
-        const prepared = prepare && definition.prepare ? { prepare: async ({ event }: { event: never }) => prepare({ watcher: name, event }) } : {}
+        const prepared =
+          prepare && definition.prepare
+            ? { prepare: async ({ event }: { event: never }) => prepare({ watcher: name, event }) }
+            : {}
         const changed = { ...definition, ...batch, ...prepared } as Watcher['definition']
-        return [name, this.observer.observe(name, { isTidemarkWatcher: true, definition: changed }, simulatedOn(watcher))]
+        return [
+          name,
+          this.observer.observe(name, { isTidemarkWatcher: true, definition: changed }, simulatedOn(watcher)),
+        ]
       }),
     )
   }
@@ -152,13 +171,17 @@ export class Stage {
   async #unsettled(): Promise<WatcherStatus[]> {
     const last = new Map(this.chains.map((chain) => [chain.name, chain.lastWithLogs]))
     const all = await this.instance.status()
-    return all.filter(({ chain, settled, health }) => health === 'halted' || (settled ?? -1) < Math.max(last.get(chain) ?? 0, 1))
+    return all.filter(
+      ({ chain, settled, health }) => health === 'halted' || (settled ?? -1) < Math.max(last.get(chain) ?? 0, 1),
+    )
   }
 
   #unsettledWords([first]: readonly WatcherStatus[]): string {
     const { name = 'a watcher', cursor = null } = first ?? {}
     const code = this.instance.failing.get(name)
-    const prepares = code?.startsWith('PREPARE') ? ' What `prepare` asks the network for cannot come in simulated time: give `prepare` in the options of the simulation.' : ''
+    const prepares = code?.startsWith('PREPARE')
+      ? ' What `prepare` asks the network for cannot come in simulated time: give `prepare` in the options of the simulation.'
+      : ''
     return `${name} does not get done, although all faults have ended: it stands at block ${cursor?.number ?? 'none'}${code ? `, failing with ${code}` : ''}.${prepares}`
   }
 

@@ -73,7 +73,16 @@ function trapChance(what: string) {
 function nowhere(): object {
   const nothing = () => undefined
   const request = new Writable({ write: (_chunk, _encoding, done) => done() })
-  const names = ['setHeader', 'getHeader', 'removeHeader', 'setTimeout', 'setNoDelay', 'setSocketKeepAlive', 'flushHeaders', 'abort']
+  const names = [
+    'setHeader',
+    'getHeader',
+    'removeHeader',
+    'setTimeout',
+    'setNoDelay',
+    'setSocketKeepAlive',
+    'flushHeaders',
+    'abort',
+  ]
   return Object.assign(request, Object.fromEntries(names.map((name) => [name, nothing])))
 }
 

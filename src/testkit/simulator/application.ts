@@ -146,18 +146,13 @@ function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> 
 function onceWatcher(name: 'confirmed' | 'finalized', options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
   const { on, events, more } = common(options)
   const at = name === 'finalized' ? ('finalized' as const) : { confirmations: options.confirmations }
-  return watch({
-    on: { [CHAIN]: { ...on, at } },
-    events,
-    prepare: () => probe.prepare(name),
-    handle({ event, db }) {
-      return probe.call(name, 'handle', db, () => apply(db, name, event))
-    },
-    final({ event, db, memo }) {
-      return probe.call(name, 'final', db, () => pay(db, name, event, memo))
-    },
-    ...more,
-  })
+  const handle = ({ event, db }: { event: Transfer; db: SqliteDb }) => probe.call(name, 'handle', db, () => apply(db, name, event))
+  const final = ({ event, db, memo }: { event: Transfer; db: SqliteDb; memo: Memo }) =>
+    probe.call(name, 'final', db, () => pay(db, name, event, memo))
+  const prepare = () => probe.prepare(name)
+  const where = { [CHAIN]: { ...on, at } }
+  if (!options.staged) return watch({ on: where, events, prepare, handle, ...more })
+  return watch({ on: where, events, prepare, handle, final, ...more })
 }
 
 function watcherOf(kind: WatcherKind, options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {

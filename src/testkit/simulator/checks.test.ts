@@ -30,6 +30,7 @@ const state: WatcherState = {
   lowWater: null,
   state: 'running',
   code: '',
+  above: null,
   applied: 7,
   undone: 3,
   duplicates: 0,

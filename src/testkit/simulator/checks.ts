@@ -130,9 +130,13 @@ function cursor({ now, before, tables, catchingUp }: Checked): void {
   }
 }
 
+function isStaged({ kind }: WatcherState, options: SwarmOptions): boolean {
+  return options.staged || kind === 'undo' || kind === 'managed'
+}
+
 /** The `final` stage ran once for each settled event, in order, and for no other. */
-function finals({ now, tables }: Checked): void {
-  const settled = now.settled ?? -1
+function finals({ now, tables, options }: Checked): void {
+  const settled = isStaged(now, options) ? (now.settled ?? -1) : -1
   if (now.kind === 'managed') {
     const due = tables.rows.filter((row) => row.block <= settled)
     return same('final', now.kind, ['settled rows', due.map(stableAt)], ['paid rows', tables.paid.map(stableAt)])
@@ -145,8 +149,8 @@ function finals({ now, tables }: Checked): void {
 }
 
 /** Undo is kept for what may still be undone, and for nothing else. */
-function kept({ now, tables }: Checked): void {
-  const settled = now.settled ?? -1
+function kept({ now, tables, options }: Checked): void {
+  const settled = isStaged(now, options) ? (now.settled ?? -1) : Number.POSITIVE_INFINITY
   const events = now.kind === 'managed' ? tables.rows : tables.effects
   const due = events.filter((event) => event.block > settled).map((event) => event.block)
   must(tables.kept.length === due.length && tables.kept.every((block, i) => block === [...due].sort((a, b) => a - b)[i]), 'undo', () => {

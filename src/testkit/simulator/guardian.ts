@@ -7,10 +7,11 @@ import { mayBeWrong, type SwarmOptions } from './options.ts'
 import type { Probe } from './probe.ts'
 import type { SimChain } from './sim-chain.ts'
 
+/** Halts that a person ends with `--accept-reorg`. */
+const ACCEPTABLE: readonly string[] = ['REORG_BELOW_CONFIRMATIONS', 'REORG_BELOW_FINALITY', 'SWEEP_DIFFERS']
+
 /** Watches the database over a run: knows what it held at the last look, and which halts have a reason. */
 export class Guardian {
-  /** Watchers that stopped for good, with the reason that the plan gave them. */
-  readonly ended = new Set<string>()
   readonly #options: SwarmOptions
   readonly #chain: SimChain
   readonly #probe: Probe
@@ -20,6 +21,10 @@ export class Guardian {
   /** Where the cursors stood that a person moved back. */
   readonly #moved = new Map<string, number>()
   readonly #tampered = new Set<string>()
+  /** The epoch in which a person took effects back by hand: marks and effects agree again in the next one. */
+  readonly #corrected = new Map<string, number>()
+  /** How often a reorg was accepted since the watcher last committed. */
+  readonly #accepted = new Map<string, number>()
 
   constructor(options: SwarmOptions, chain: SimChain, probe: Probe) {
     this.#options = options
@@ -27,14 +32,27 @@ export class Guardian {
     this.#probe = probe
   }
 
-  /** A cursor that was moved back by hand has not passed its old place yet. */
-  get catchingUp(): boolean {
-    return this.#moved.size > 0
+  /** A person has corrected effects for the chain as it is now: it stands still until Tidemark has followed. */
+  get correcting(): boolean {
+    return this.#corrected.size > 0
+  }
+
+  /** Whether a person has touched the watcher and Tidemark has not followed yet. */
+  busy({ kind }: WatcherState): boolean {
+    return this.#moved.has(kind) || this.#corrected.has(kind)
   }
 
   moved(watcher: WatcherState): void {
     this.#moved.set(watcher.kind, watcher.cursor ?? 0)
     this.#tampered.add(watcher.kind)
+  }
+
+  corrected({ kind, epoch }: WatcherState): void {
+    this.#corrected.set(kind, epoch)
+  }
+
+  accepted({ kind }: WatcherState): void {
+    this.#accepted.set(kind, (this.#accepted.get(kind) ?? 0) + 1)
   }
 
   /** @throws {SimulationFailure} when the database breaks a promise, or a watcher halted without a reason */
@@ -46,20 +64,33 @@ export class Guardian {
   }
 
   #check(inspector: Inspector, now: WatcherState): void {
-    const before = this.#before.get(now.kind)
-    const moved = this.#moved.get(now.kind)
-    const catchingUp = moved !== undefined
     this.#fencing(now)
+    this.#follow(now)
+    if (!this.#corrected.has(now.kind)) this.#promises(inspector, now)
+    if (now.state === 'halted') this.#judge(now)
+    this.#before.set(now.kind, now)
+  }
+
+  #promises(inspector: Inspector, now: WatcherState): void {
+    const { kind } = now
     const tables = inspector.tables(now)
-    checkWatcher({ options: this.#options, now, before, tables, catchingUp, tampered: this.#tampered.has(now.kind) })
+    const marks = { catchingUp: this.#moved.has(kind), tampered: this.#tampered.has(kind) }
+    checkWatcher({ options: this.#options, now, before: this.#before.get(kind), tables, ...marks })
     const line = now.cursor === null ? [] : this.#chain.lineTo(now.cursorHash)
-    must(line !== null, 'cursor', () => `${now.kind}: the cursor ${now.cursor} has the hash of no block`)
+    must(line !== null, 'cursor', () => `${kind}: the cursor ${now.cursor} has the hash of no block`)
     // A block that is not settled may hold a lie yet.
     const proven = mayBeWrong(this.#options) ? now.settled : now.cursor
     if (line && proven !== null) checkContent('content', line, now, tables, proven)
-    if (now.state === 'halted') this.#judge(now)
-    if (catchingUp && (now.cursor ?? 0) >= moved) this.#moved.delete(now.kind)
-    this.#before.set(now.kind, now)
+  }
+
+  /** What a person did is over once Tidemark has passed it. */
+  #follow(now: WatcherState): void {
+    const before = this.#before.get(now.kind)
+    const epoch = this.#corrected.get(now.kind)
+    if (epoch !== undefined && now.epoch > epoch) this.#corrected.delete(now.kind)
+    if (before && (now.epoch > before.epoch || (now.cursor ?? -1) > (before.cursor ?? -1))) this.#accepted.delete(now.kind)
+    const moved = this.#moved.get(now.kind)
+    if (moved !== undefined && ((now.cursor ?? 0) >= moved || (before && now.epoch > before.epoch))) this.#moved.delete(now.kind)
   }
 
   /** A token once replaced never comes back. */
@@ -73,7 +104,6 @@ export class Guardian {
   #judge({ kind, code }: WatcherState): void {
     if (this.#probe.hasProvoked(kind, code) || this.#wrongChain(code)) return
     must(this.#permits(kind, code), 'halt', () => `${kind} halted with ${code}, and nothing gave it a reason`)
-    this.ended.add(kind)
   }
 
   /** With every URL serving another chain the watchers stop, and go on when they serve the right one. */
@@ -82,23 +112,33 @@ export class Guardian {
     return code === 'CHAIN_MISMATCH' && wrong
   }
 
-  /** What a person may resume: the fault was the handler's, and it is over. */
-  mayResume({ kind, state, code }: WatcherState): boolean {
-    if (state !== 'halted') return state === 'paused'
-    return !this.ended.has(kind) && (this.#probe.hasProvoked(kind, code) || this.#wrongChain(code))
-  }
-
   #permits(kind: string, code: string): boolean {
     const cannotUndo = kind === 'confirmed'
+    const violated = this.#chain.violated !== null
     if (code === 'REORG_BELOW_CONFIRMATIONS') return cannotUndo && this.#chain.replacedConfirmed(this.#options.confirmations)
     if (code === 'SWEEP_DIFFERS') return cannotUndo && mayBeWrong(this.#options)
-    return code === 'REORG_BELOW_FINALITY' && this.#chain.violated !== null
+    return code === 'REORG_BELOW_FINALITY' && violated
+  }
+
+  /** What a person may simply resume: the fault was the handler's or the provider's. */
+  mayResume({ kind, state, code }: WatcherState): boolean {
+    if (state !== 'halted') return state === 'paused'
+    return !ACCEPTABLE.includes(code) && (this.#probe.hasProvoked(kind, code) || this.#wrongChain(code))
+  }
+
+  mayAccept(watcher: WatcherState): boolean {
+    return watcher.state === 'halted' && ACCEPTABLE.includes(watcher.code) && !this.hasEnded(watcher)
+  }
+
+  /** The chain replaced what was settled: nothing can be given up there, so the watcher stays halted. */
+  hasEnded({ kind, state, code }: WatcherState): boolean {
+    return state === 'halted' && code === 'REORG_BELOW_FINALITY' && (this.#accepted.get(kind) ?? 0) > 1
   }
 
   /** At the end: the whole of the final chain, once, and settled. */
   verdict(inspector: Inspector): void {
     for (const watcher of inspector.watchers()) {
-      if (this.ended.has(watcher.kind)) continue
+      if (this.hasEnded(watcher)) continue
       checkContent('oracle', this.#chain.chain.canonical(), watcher, inspector.tables(watcher), watcher.cursor ?? -1)
     }
   }

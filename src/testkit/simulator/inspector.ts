@@ -16,6 +16,8 @@ export interface WatcherState {
   readonly state: 'running' | 'paused' | 'halted'
   /** Code of the reason, or ''. */
   readonly code: string
+  /** The block above which the halted watcher would have gone back, where its reason names one. */
+  readonly above: number | null
   readonly applied: number
   readonly undone: number
   readonly duplicates: number
@@ -95,11 +97,14 @@ const managedOf = (table: string) => `
   SELECT tidemark_block AS block, lower(hex(tidemark_event)) AS stable, tidemark_ordinal AS ordinal, block AS hash, sender, receiver
   FROM ${table} ORDER BY tidemark_block, tidemark_event, tidemark_ordinal`
 
-type RawWatcher = Omit<WatcherState, 'kind' | 'code'> & { readonly name: string; readonly reason: string | null }
+const creditOf = (name: string) => `
+  INSERT INTO ${name}_balances (account, amount) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`
+
+type RawWatcher = Omit<WatcherState, 'kind' | 'code' | 'above'> & { readonly name: string; readonly reason: string | null }
 
 function stateOf({ name, reason, ...row }: RawWatcher): WatcherState {
-  const code = reason === null ? '' : String((JSON.parse(reason) as { code?: unknown }).code)
-  return { ...row, kind: name.slice(0, name.indexOf('/')) as WatcherKind, code }
+  const { code = '', values = {} } = (reason === null ? {} : JSON.parse(reason)) as { code?: string; values?: { above?: number } }
+  return { ...row, kind: name.slice(0, name.indexOf('/')) as WatcherKind, code, above: values.above ?? null }
 }
 
 /** Looks at the database from outside, on a connection of its own: only what is committed. */
@@ -150,6 +155,21 @@ export class Inspector {
   moveCursor(watcher: WatcherState, block: number, hash: string): void {
     const update = this.#one('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ? WHERE id = ?')
     update.run(block, Uint8Array.from((hash.slice(2).match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16))), watcher.id)
+  }
+
+  /** Takes effects back, as a person does whose watcher cannot. */
+  takeBack(name: string, effects: readonly EffectLine[]): void {
+    const add = this.#one(creditOf(name))
+    const clear = this.#one(`DELETE FROM ${name}_balances WHERE amount = 0`)
+    const remove = this.#one(`DELETE FROM ${name}_ledger WHERE n = ?`)
+    this.#database.exec('BEGIN IMMEDIATE')
+    for (const { n, sender, receiver, amount } of effects) {
+      add.run(sender, amount)
+      add.run(receiver, -amount)
+      remove.run(n)
+    }
+    clear.run()
+    this.#database.exec('COMMIT')
   }
 
   exec(sql: string): void {

@@ -27,6 +27,8 @@ export interface SwarmOptions {
   readonly at: 'latest' | 'safe'
   /** Of the `confirmed` watcher. */
   readonly confirmations: number
+  /** Whether the watchers without undo have a `final` stage. */
+  readonly staged: boolean
   /** How the chain's finality is configured: by its tag, or by counting `finalDepth`. */
   readonly finality: 'tag' | 'depth'
   /** Blocks from the head down to the finalized one. */
@@ -196,6 +198,7 @@ export function swarmOptions(seed: number | string): SwarmOptions {
     watchers,
     at: more.chance(0.8) ? 'latest' : 'safe',
     confirmations: more.pick([1, chain.reorgDepth + 1, chain.reorgDepth + 2]),
+    staged: more.chance(0.6),
     ...chain,
     ...drawLimits(random.fork('limits')),
     ...drawProviders(random.fork('providers')),

@@ -61,12 +61,14 @@ export type Misbehaviour =
   | 'hang'
   | 'swallow'
   | 'promise'
+  /** COMMIT on `raw`, which SQLite must refuse. */
+  | 'commit'
   /** `INSERT OR ROLLBACK`, its error swallowed. */
   | 'rollback'
   /** Ends the transaction through `raw` and opens one that looks the same: only the nonce tells. */
   | 'reopen'
 
-export const MISBEHAVIOURS: readonly Misbehaviour[] = ['throw', 'throw-after', 'hang', 'swallow', 'promise', 'rollback', 'reopen']
+export const MISBEHAVIOURS: readonly Misbehaviour[] = ['throw', 'throw-after', 'hang', 'swallow', 'promise', 'commit', 'rollback', 'reopen']
 
 export type Stage = 'prepare' | 'handle' | 'undo' | 'final'
 

@@ -14,6 +14,7 @@ function codeOf(stage: Stage, does: Misbehaviour): string {
   switch (does) {
     case 'throw':
     case 'throw-after':
+    case 'commit':
       return THROWN[stage]
     case 'hang':
       return 'HANDLER_TIMEOUT'
@@ -125,6 +126,7 @@ function misbehave<T>(does: Misbehaviour, db: SqliteDb, clock: TestWorld, work: 
   if (does === 'hang') clock.tick(HANG_MS)
   if (does === 'swallow') swallow(() => db.exec('INSERT INTO table_that_is_not_there VALUES (1)'))
   if (does === 'rollback') swallow(() => db.exec('INSERT OR ROLLBACK INTO simulator_once VALUES (1)'))
+  if (does === 'commit') (db.raw as SqliteDatabaseLike).exec('COMMIT')
   if (does === 'reopen') reopen(db)
   const result = work()
   if (does === 'throw-after') throw new Error('a fault of the handler')

@@ -1,15 +1,14 @@
-import { connectAdmin } from '../../app/tidemark.ts'
-import { sqlite } from '../../store/sqlite/index.ts'
 import { type FakeRpc, fakeRpc } from '../fake-rpc.ts'
 import type { FaultSettings } from '../fault-plan.ts'
 import { Random } from '../random.ts'
 import { TestWorld } from '../test-world.ts'
-import { type Application, application, CHAIN } from './application.ts'
+import { type Application, application } from './application.ts'
 import { Disk } from './disk.ts'
 import { fail, must } from './failure.ts'
 import { Guardian } from './guardian.ts'
 import { Inspector, type WatcherState } from './inspector.ts'
-import { mayBeWrong, type SwarmOptions } from './options.ts'
+import type { SwarmOptions } from './options.ts'
+import { Operator } from './operator.ts'
 import { type Action, drawBlocks, type PlannedAction } from './plan.ts'
 import { Probe } from './probe.ts'
 import { type Ground, SimProcess, type Tally } from './process.ts'
@@ -45,6 +44,7 @@ export class Simulation {
   readonly #trace: Trace
   readonly #disk: Disk
   readonly #guardian: Guardian
+  readonly #operator: Operator
   readonly #processes: SimProcess[]
   readonly #application: Application
   #inspector: Inspector
@@ -60,6 +60,7 @@ export class Simulation {
     this.providers = options.faults.map((faults, i) => fakeRpc(this.chain.chain, { ...options.habits[i], seed, label: `rpc[${i}]`, faults, world: this.clock }))
     this.#disk = new Disk(options.folder)
     this.#guardian = new Guardian(options, this.chain, this.probe)
+    this.#operator = new Operator({ options, clock: this.clock, disk: this.#disk, chain: this.chain, guardian: this.#guardian })
     this.#application = application(options, this.probe)
     this.#inspector = new Inspector(this.#disk.file)
     this.#inspector.exec(this.#application.schema)
@@ -119,9 +120,9 @@ export class Simulation {
     }
   }
 
-  /** While a cursor that was moved by hand catches up, the chain stands still: that the two come together is not promised. */
+  /** What a person corrects by hand is right for one chain only: it stands still until Tidemark has followed. */
   #fork(action: Of<'reorg'> | Of<'winBack'> | Of<'violate'>): string {
-    if (this.#guardian.catchingUp) return 'not now: a cursor was moved by hand'
+    if (this.#guardian.correcting) return 'not now: effects were corrected by hand'
     if (action.kind === 'reorg') return this.chain.reorg(action)
     return action.kind === 'winBack' ? this.chain.winBack(action) : this.chain.violate(action)
   }
@@ -167,53 +168,14 @@ export class Simulation {
   async #operate(action: PlannedAction): Promise<string | undefined> {
     switch (action.kind) {
       case 'resume':
-        return this.#resume()
+        return this.#operator.resume(this.#inspector)
       case 'pause':
-        return this.#pause(action)
+        return this.#operator.pause(this.#inspector, this.#kind(action.watcher))
       case 'moveCursor':
-        return this.#moveCursor(action)
+        return this.#operator.moveCursor(this.#inspector, this.#kind(action.watcher), action.back)
       default:
         return undefined
     }
-  }
-
-  async #admin(work: (admin: ReturnType<typeof connectAdmin>) => Promise<void>): Promise<void> {
-    const store = sqlite({ file: this.#disk.file, busyTimeoutMs: 0, world: this.clock })
-    await work(connectAdmin(store, { world: this.clock }))
-    await store.close()
-  }
-
-  async #resume(): Promise<string | undefined> {
-    const watchers = this.#inspector.watchers().filter((watcher) => this.#guardian.mayResume(watcher))
-    if (watchers.length === 0) return undefined
-    const by = { actor: 'simulator', reason: 'the fault is over' }
-    await this.#admin(async (admin) => {
-      for (const { kind } of watchers) await admin.resume(`${kind}/${CHAIN}`, by)
-    })
-    return `resumed ${watchers.map(({ kind }) => kind).join(', ')}`
-  }
-
-  async #pause({ watcher }: { readonly watcher: number }): Promise<string | undefined> {
-    const found = this.#watcher(watcher)
-    if (found?.state !== 'running') return 'it does not run'
-    await this.#admin((admin) => admin.pause(`${found.kind}/${CHAIN}`, { actor: 'simulator', reason: 'the plan says so' }))
-    return undefined
-  }
-
-  /**
-   * Back to a block that is applied and not settled, while the cursor's own branch is the canonical one. Not where a block
-   * may have been applied wrongly: what was left out would come late, out of its order.
-   */
-  #moveCursor({ watcher, back }: Of<'moveCursor'>): string {
-    const found = this.#watcher(watcher)
-    if (mayBeWrong(this.#options) || !found || found.cursor === null || this.#guardian.catchingUp || this.#guardian.ended.has(found.kind)) return 'not now'
-    const lowest = Math.max(found.settled ?? 0, found.lowWater ?? 0, found.startBlock)
-    const target = this.chain.chain.blockByNumber(Math.max(found.cursor - back, lowest))
-    const own = this.chain.chain.blockByNumber(found.cursor)?.hash === found.cursorHash
-    if (!own || !target || target.number >= found.cursor) return 'there is nowhere to go back to'
-    this.#guardian.moved(found)
-    this.#inspector.moveCursor(found, target.number, target.hash)
-    return `from ${found.cursor} to ${target.number}`
   }
 
   async #overlap(action: Of<'overlap'>): Promise<string> {
@@ -235,7 +197,7 @@ export class Simulation {
   async #pauseDuring(action: Of<'pauseDuring'>): Promise<string> {
     const process = this.#processes[action.process] as SimProcess
     return this.#held(process, action.atRequest, async (run) => {
-      const said = await this.#pause(action)
+      const said = await this.#operator.pause(this.#inspector, this.#kind(action.watcher))
       const before = this.#watcher(action.watcher)
       const outcome = await this.#go(process, run)
       if (said !== undefined) return `${outcome}; ${said}`
@@ -301,7 +263,7 @@ export class Simulation {
   }
 
   async #round(): Promise<void> {
-    await this.#resume()
+    await this.#operator.resume(this.#inspector)
     for (const process of this.#processes) {
       this.steps += 1
       this.#trace.add(`   process ${process.index}: ${await process.run(5_000)}`)
@@ -314,8 +276,11 @@ export class Simulation {
   /** Watchers that have not settled the last block with events yet. */
   #unsettled(): WatcherState[] {
     const last = this.chain.chain.canonical().findLast((block) => block.logs.length > 0)?.number ?? -1
-    const watchers = this.#inspector.watchers().filter(({ kind }) => !this.#guardian.ended.has(kind))
-    must(this.#guardian.ended.size + watchers.length === this.#options.watchers.length, 'liveness', () => 'a watcher has no row')
-    return watchers.filter(({ state, settled, startBlock }) => state !== 'running' || (settled ?? -1) < Math.max(last, startBlock))
+    const watchers = this.#inspector.watchers()
+    must(watchers.length === this.#options.watchers.length, 'liveness', () => 'a watcher has no row')
+    return watchers.filter((watcher) => {
+      const { state, settled, startBlock } = watcher
+      return !this.#guardian.hasEnded(watcher) && (state !== 'running' || (settled ?? -1) < Math.max(last, startBlock))
+    })
   }
 }

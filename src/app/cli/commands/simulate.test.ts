@@ -73,12 +73,12 @@ async function command(
   }
 }
 
-describe('tidemark simulate', () => {
+describe('tidemark simulate', { timeout: 120_000 }, () => {
   test('a good handler on the tables of the configured file: equal, one object, the file as it was', async () => {
     writeProject()
     writeDatabase()
     const before = readFileSync(join(folder, 'data.db'))
-    const { code, err, last } = await command('--seeds', '3', '--watcher', 'deposits', '--json')
+    const { code, err, last } = await command('--seeds', '2', '--watcher', 'deposits', '--json')
     expect(err).toBe('')
     expect(code).toBe(EXIT.ok)
     expect(Object.keys(last ?? {}).sort()).toEqual([
@@ -91,7 +91,7 @@ describe('tidemark simulate', () => {
       'steps',
       'verdict',
     ])
-    expect(last).toMatchObject({ seeds: 3, failed: 0, verdict: 'equal' })
+    expect(last).toMatchObject({ seeds: 2, failed: 0, verdict: 'equal' })
     expect(Number(last?.events)).toBeGreaterThan(3)
     expect(readFileSync(join(folder, 'data.db')).equals(before)).toBe(true)
   })

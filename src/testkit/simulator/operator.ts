@@ -1,0 +1,88 @@
+import { connectAdmin } from '../../app/tidemark.ts'
+import { sqlite } from '../../store/sqlite/index.ts'
+import type { TestWorld } from '../test-world.ts'
+import { CHAIN } from './application.ts'
+import type { Disk } from './disk.ts'
+import type { Guardian } from './guardian.ts'
+import type { Inspector, WatcherState } from './inspector.ts'
+import { mayBeWrong, type SwarmOptions } from './options.ts'
+import type { SimChain } from './sim-chain.ts'
+
+export interface OperatorGround {
+  readonly options: SwarmOptions
+  readonly clock: TestWorld
+  readonly disk: Disk
+  readonly chain: SimChain
+  readonly guardian: Guardian
+}
+
+const BY = { actor: 'simulator', reason: 'the plan says so' }
+
+/** The person beside the processes: pauses, resumes, corrects by hand, and moves cursors where the documents allow it. */
+export class Operator {
+  readonly #ground: OperatorGround
+
+  constructor(ground: OperatorGround) {
+    this.#ground = ground
+  }
+
+  async #admin(work: (admin: ReturnType<typeof connectAdmin>) => Promise<void>): Promise<void> {
+    const { disk, clock } = this.#ground
+    const store = sqlite({ file: disk.file, busyTimeoutMs: 0, world: clock })
+    await work(connectAdmin(store, { world: clock }))
+    await store.close()
+  }
+
+  /** Resumes what is paused, what a handler's fault halted, and, with hand and word, what a reorg halted. */
+  async resume(inspector: Inspector): Promise<string | undefined> {
+    const { guardian } = this.#ground
+    const said: string[] = []
+    for (const watcher of inspector.watchers()) {
+      const acceptReorg = guardian.mayAccept(watcher)
+      if (!acceptReorg && !guardian.mayResume(watcher)) continue
+      const corrected = acceptReorg ? this.#correct(inspector, watcher) : 0
+      await this.#admin((admin) => admin.resume(`${watcher.kind}/${CHAIN}`, BY, { acceptReorg }))
+      said.push(acceptReorg ? `accepted the reorg of ${watcher.kind}, ${corrected} entries taken back by hand` : `resumed ${watcher.kind}`)
+    }
+    return said.length > 0 ? said.join(', ') : undefined
+  }
+
+  /** Takes back by hand what a watcher without undo did in blocks that are gone, or are to be applied again. */
+  #correct(inspector: Inspector, watcher: WatcherState): number {
+    const { guardian, chain } = this.#ground
+    guardian.accepted(watcher)
+    if (watcher.kind !== 'confirmed') return 0
+    const orphaned = (block: number, hash: string) => chain.chain.blockByNumber(block)?.hash !== hash
+    const gone = inspector.tables(watcher).effects.filter(({ block, place }) => {
+      if (block <= (watcher.settled ?? -1)) return false
+      return watcher.above === null ? orphaned(block, place.split('/')[1] as string) : block > watcher.above
+    })
+    inspector.takeBack(watcher.kind, gone)
+    if (gone.length > 0) guardian.corrected(watcher)
+    return gone.length
+  }
+
+  async pause(inspector: Inspector, kind: string): Promise<string | undefined> {
+    const found = inspector.watchers().find((watcher) => watcher.kind === kind)
+    if (found?.state !== 'running') return 'it does not run'
+    await this.#admin((admin) => admin.pause(`${kind}/${CHAIN}`, BY))
+    return undefined
+  }
+
+  /**
+   * Back to a block that is applied and not settled, while the cursor's own branch is the canonical one. Not where a block
+   * may have been applied wrongly: what was left out would come late, out of its order.
+   */
+  moveCursor(inspector: Inspector, kind: string, back: number): string {
+    const { chain, guardian, options } = this.#ground
+    const found = inspector.watchers().find((watcher) => watcher.kind === kind)
+    if (!found || found.cursor === null || mayBeWrong(options) || guardian.busy(found)) return 'not now'
+    const lowest = Math.max(found.settled ?? 0, found.lowWater ?? 0, found.startBlock)
+    const target = chain.chain.blockByNumber(Math.max(found.cursor - back, lowest))
+    const own = chain.chain.blockByNumber(found.cursor)?.hash === found.cursorHash
+    if (!own || !target || target.number >= found.cursor) return 'there is nowhere to go back to'
+    guardian.moved(found)
+    inspector.moveCursor(found, target.number, target.hash)
+    return `from ${found.cursor} to ${target.number}`
+  }
+}
