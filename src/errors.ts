@@ -118,6 +118,10 @@ const table = {
     kind: 'halts',
     next: 'Give every column of the table a value of its type. Correct the handler, then resume.',
   },
+  MANAGED_REFUSED: {
+    kind: 'halts',
+    next: 'A constraint of the managed table refuses a row. Correct the table or the handler, then resume.',
+  },
   MANAGED_LIMIT: { kind: 'halts', next: 'One event wrote more managed rows than the limit. Write fewer, then resume.' },
   KEY_INVALID: {
     kind: 'halts',
@@ -129,6 +133,10 @@ const table = {
     next: '`prepare` ran longer than handlerTimeout; it is tried again with growing waits.',
   },
   UNDO_FAILED: { kind: 'halts', next: 'The undo function threw; nothing was undone. Correct it, then resume.' },
+  UNDO_CHANGED: {
+    kind: 'halts',
+    next: 'Run the build with the former `undo` until its blocks have settled; or correct their effects by hand, then `tidemark resume --accept-reorg`.',
+  },
   FINAL_FAILED: { kind: 'halts', next: 'The `final` stage threw; the block is not settled. Correct it, then resume.' },
   // The chain
   CHAIN_MISMATCH: { kind: 'halts', next: 'The URL serves another chain. Correct `rpc` or `id`, then resume.' },

@@ -47,11 +47,8 @@ export const undoMutations: readonly Mutation[] = [
     breaks: 'P3',
     file: 'settle/rollback.ts',
     find: 'const events = yield* wait(tx.marks.deleteAbove(run.id, above))',
-    replace: 'const events: number = (yield* wait(tx.marks.between(run.id, (above + 1) as BlockNumber, row.number))).length',
-    also: [
-      { find: "function* undoAbove(tx: Tx, run: Run, above: Above, why: 'reorg' | 'sweep'): Op<number> {", replace: "function* undoAbove(tx: Tx, run: Run, above: Above, why: 'reorg' | 'sweep', row: BlockRef): Op<number> {" },
-      { find: 'const events = yield* undoAbove(tx, run, above, why)', replace: 'const events = yield* undoAbove(tx, run, above, why, row.cursor)' },
-    ],
+    replace: `const top = (row.cursor?.number ?? above) as BlockNumber
+      const events: number = (yield* wait(tx.marks.between(run.id, (above + 1) as BlockNumber, top))).length`,
     why: 'the marks of orphaned blocks stay: a branch that wins back is passed over',
   },
   {
@@ -138,9 +135,17 @@ export const undoMutations: readonly Mutation[] = [
     name: 'rolled-back-without-undo',
     breaks: 'P8',
     file: 'settle/rollback.ts',
-    find: 'if (events > 0 && !canUndo(run)) throw',
-    replace: 'if (events > 0 && !canUndo(run) && above < -1) throw',
+    find: 'if (events > 0 && !canUndo(run) && !reorgAccepted(row)) throw',
+    replace: 'if (events > 0 && !canUndo(run) && !reorgAccepted(row) && above < -1) throw',
     why: 'a watcher that cannot undo forgets its marks and keeps its effects',
+  },
+  {
+    name: 'reorg-accepted-for-ever',
+    breaks: 'P8',
+    file: 'settle/rollback.ts',
+    find: 'reason: null, add: { undone',
+    replace: 'add: { undone',
+    why: 'what an operator accepted once holds for the next reorg, too',
   },
   {
     name: 'managed-buffer-not-keyed-by-event',

@@ -20,7 +20,7 @@ export function transportOf(
   if ('send' in entry && 'label' in entry) return entry as unknown as RpcTransport
   // Tidemark repeats a request itself, and knows when it may not.
   const provider = typeof entry === 'function' && !('request' in entry) ? entry({ retryCount: 0 }) : entry
-  return eip1193Transport(provider as Eip1193Provider, { label })
+  return eip1193Transport(provider as Eip1193Provider, { label, timeoutMs: chain.timeoutMs, world })
 }
 
 function openChain(

@@ -55,12 +55,13 @@ function* acceptFilter(tx: Tx, row: WatcherRow, watcher: CompiledWatcher, regist
 }
 
 /**
- * Before blocks settle they are read again with the new filter, and differ from what the old one let through. Where undo
- * or a `final` stage is declared they are taken back and redone; elsewhere they can only stand as they are, so the line
- * moves up to the cursor.
+ * Before blocks settle they are read again with the new filter, and differ from what the old one let through. A watcher
+ * that can undo takes them back and does them again; elsewhere they can only stand as they are, so the line moves up to
+ * the cursor.
  */
 function settledUnder(row: WatcherRow, watcher: CompiledWatcher): { settled?: BlockNumber } {
-  if (watcher.undo !== undefined || watcher.final !== undefined || row.cursor === null) return {}
+  const canUndo = typeof watcher.undo === 'function' || watcher.undo === 'managed'
+  if (canUndo || row.cursor === null) return {}
   return { settled: blockNumber(Math.max(row.cursor.number, row.settled ?? 0)) }
 }
 

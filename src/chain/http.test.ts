@@ -143,7 +143,7 @@ test('an EIP-1193 provider plugs in by shape; its errors become outcomes', async
       return method
     },
   }
-  const outcomes = await eip1193Transport(provider, { label: 'viem' }).send(calls(2))
+  const outcomes = await eip1193Transport(provider, { label: 'viem', timeoutMs: 2000, world: realWorld }).send(calls(2))
   expect(outcomes.map(meaning)).toEqual(['ok', 'unsupported'])
 })
 

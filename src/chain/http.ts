@@ -248,7 +248,33 @@ export interface Eip1193 {
   request(call: { method: string; params?: unknown }): Promise<unknown>
 }
 
-async function request(provider: Eip1193, call: RpcCall): Promise<RpcOutcome> {
+export interface Eip1193Options {
+  /** Safe to print. */
+  readonly label: string
+  /** Milliseconds for each call: a provider whose socket is dead may never answer. */
+  readonly timeoutMs: number
+  readonly world: World
+}
+
+const UNANSWERED: RpcOutcome = { ok: false, error: { message: 'unanswered', meaning: 'unanswered' } }
+
+async function request(
+  provider: Eip1193,
+  call: RpcCall,
+  options: Eip1193Options,
+  signal?: AbortSignal,
+): Promise<RpcOutcome> {
+  const done = new AbortController()
+  const timer = options.world.sleep(options.timeoutMs, signal ? AbortSignal.any([signal, done.signal]) : done.signal)
+  const answer = ask(provider, call)
+  const outcome = await Promise.race([answer, timer.then(() => UNANSWERED)])
+  done.abort()
+  signal?.throwIfAborted()
+  return outcome
+}
+
+/** Never rejects, so a late failure of a call that was given up harms nobody. */
+async function ask(provider: Eip1193, call: RpcCall): Promise<RpcOutcome> {
   try {
     return { ok: true, result: await provider.request({ method: call.method, params: call.params }) }
   } catch (error) {
@@ -261,14 +287,14 @@ async function request(provider: Eip1193, call: RpcCall): Promise<RpcOutcome> {
  * A transport over an EIP-1193 provider. It has no batches, so calls go out one after the other and E0 is weaker: behind
  * a load balancer they may reach different backends. The headers that prove a range are asked for after its logs.
  */
-export function eip1193Transport(provider: Eip1193, options: { readonly label: string }): RpcTransport {
+export function eip1193Transport(provider: Eip1193, options: Eip1193Options): RpcTransport {
   return {
     label: options.label,
     async send(calls, signal) {
       const outcomes: RpcOutcome[] = []
       for (const call of calls) {
         signal?.throwIfAborted()
-        outcomes.push(await request(provider, call))
+        outcomes.push(await request(provider, call, options, signal))
       }
       return outcomes
     },

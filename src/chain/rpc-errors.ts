@@ -87,7 +87,7 @@ const byText: readonly (readonly [Meaning, RegExp])[] = [
   ['block-not-found', /unknown block|block not found|could not be found|header not found/],
   ['timeout', /time(d )?out/],
   ['response-too-large', /response (is )?too (large|big)|response size/],
-  ['too-many-results', /logs matched|max results|more than [\w ]*(logs|results)|too many (logs|results)/],
+  ['too-many-results', /logs matched|max results|more than [\w ]{0,40}(logs|results)|too many (logs|results)/],
   ['range-too-large', /range|blocks distance|requested blocks|too many blocks/],
 ]
 
@@ -99,11 +99,16 @@ function byStatus(status: number | undefined): Meaning | undefined {
   return status >= 500 ? 'server-busy' : undefined
 }
 
+/** A server's text is read so far, and so many of them: what it sends must not keep this process busy. */
+const TEXT_LIMIT = 2_000
+const TEXTS_LIMIT = 16
+
 /** Text inside `data`, at most three levels down: some servers put the useful part there (C11). */
 function textsOf(data: unknown, depth = 3): string[] {
-  if (typeof data === 'string') return [data]
+  if (typeof data === 'string') return [data.slice(0, TEXT_LIMIT)]
   if (typeof data !== 'object' || data === null || depth === 0) return []
-  return Object.values(data).flatMap((value) => textsOf(value, depth - 1))
+  const inner = Object.values(data).slice(0, TEXTS_LIMIT)
+  return inner.flatMap((value) => textsOf(value, depth - 1)).slice(0, TEXTS_LIMIT)
 }
 
 function meaningFromText(texts: readonly string[]): Meaning | undefined {
@@ -148,7 +153,7 @@ function waitOf(failure: RpcFailure): number | undefined {
 
 /** Reads a refusal: what it means and what it advises. */
 export function readRefusal(failure: RpcFailure): Refusal {
-  const texts = [...textsOf(failure.data), failure.message]
+  const texts = [...textsOf(failure.data), failure.message.slice(0, TEXT_LIMIT)]
   const text = texts.join(' ')
   const range = hintedRange(failure.data, text)
   const limit = range ? undefined : statedLimit(text)

@@ -219,8 +219,10 @@ class EvmChain implements EvmSource {
 }
 
 /** The end block is applied and settled: there is nothing left that a reorg could change. */
-function isEnded(plan: WatchPlan, position: Position): boolean {
-  return plan.endBlock !== null && position.settled !== null && position.settled >= plan.endBlock
+function isEnded({ endBlock }: WatchPlan, { settled, cursor }: Position): boolean {
+  if (endBlock === null || settled === null || settled < endBlock) return false
+  // An end block set lower than what is applied ends nothing before that is settled too.
+  return cursor === null || settled >= cursor.number
 }
 
 /** The source of an EVM chain over JSON-RPC: one for all watchers of the chain. */

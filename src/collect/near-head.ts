@@ -16,6 +16,9 @@ import { nextBlock, type Task } from './task.ts'
  * Cost: the line to the head, and the logs of those blocks whose bloom says "perhaps" while the range has none of them.
  */
 
+/** What one request for blocks by hash may hold. */
+const BLOCKS_A_ROUND = 12
+
 function checkHashes(reader: ChainReader, line: readonly Header[], logs: readonly Log[]): void {
   const hashes = new Map<number, string>(line.map((header) => [header.number, header.hash]))
   const strange = logs.find((log) => hashes.has(log.blockNumber) && hashes.get(log.blockNumber) !== log.blockHash)
@@ -45,10 +48,13 @@ async function checkEmpty(
   const doubtful = line.filter(
     ({ hash, logsBloom }) => !withLogs.has(hash) && logsBloom !== null && bloomMayContain(logsBloom, filters),
   )
-  const blocks = reader.bloomSilent ? [] : await reader.blocks(task.view, doubtful, task.signal)
-  for (const [i, block] of blocks.entries()) {
-    const left = block === null || matching(filters, block.logs).length > 0
-    if (left) throw staleLine(reader, 'The range left out logs of a block.', doubtful[i]?.number ?? -1)
+  if (reader.bloomSilent) return
+  for (let at = 0; at < doubtful.length; at += BLOCKS_A_ROUND) {
+    const round = doubtful.slice(at, at + BLOCKS_A_ROUND)
+    // Asked for anew: a list that was empty while the block was fresh, and was cached for another watcher, proves nothing.
+    const blocks = await reader.freshBlocks(task.view.provider, round, task.signal)
+    const left = blocks.findIndex((block) => block === null || matching(filters, block.logs).length > 0)
+    if (left >= 0) throw staleLine(reader, 'The range left out logs of a block.', round[left]?.number ?? -1)
   }
 }
 

@@ -100,7 +100,7 @@ export function eventId(ref: { chainId: number; transactionHash: Hex; logIndex: 
 export function parseEventId(id: string): EventRef {
   const match = /^([1-9]\d*)-(0x[0-9a-fA-F]{64})-(0|[1-9]\d*)$/.exec(id)
   if (!match)
-    throw new TidemarkError('EVENT_ID_INVALID', 'This is not an event id', { values: { got: id.slice(0, 120) } })
+    throw new TidemarkError('EVENT_ID_INVALID', 'This is not an event id: it has the form chainId-txHash-logIndex')
   return {
     chainId: Number(match[1]),
     transactionHash: match[2]?.toLowerCase() as Hash,

@@ -184,9 +184,16 @@ export function compileDecoder(event: ParsedEvent): (log: Log) => AnyArguments {
   }
 }
 
+/** A handler may run again on the same event: what it could change in it must not be there the second time. */
+function frozen<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
+  for (const inner of Object.values(value)) frozen(inner)
+  return Object.freeze(value)
+}
+
 function toEvent(decoder: EventDecoder, compiled: CompiledEvent, { log, stableId }: IdentifiedLog): TidemarkEvent {
   const { chainId } = decoder
-  return {
+  return frozen({
     name: compiled.name,
     eventName: compiled.eventName,
     args: compiled.decode(log),
@@ -201,7 +208,7 @@ function toEvent(decoder: EventDecoder, compiled: CompiledEvent, { log, stableId
     stableId,
     topics: log.topics,
     data: log.data,
-  }
+  })
 }
 
 function decodeFailed(decoder: EventDecoder, compiled: CompiledEvent, log: Log, cause: MalformedLog): TidemarkError {

@@ -54,6 +54,15 @@ function without(text: string, spelling: string): string {
   return text.replace(new RegExp(pattern, 'gi'), '<argument>')
 }
 
+/** What may hold a piece of an argument in another spelling: quoted text, long hex and long numbers, base64. */
+function blanked(text: string): string {
+  return text
+    .replace(/"[^"]*("|$)|`[^`]*(`|$)/g, '<text>')
+    .replace(/\b(0x)?[0-9a-f]{16,}\b/gi, '<hex>')
+    .replace(/\b[\w+/]{24,}={0,2}/g, '<text>')
+    .replace(/\d[\d,._']{3,}\d/g, '<number>')
+}
+
 /**
  * The message of a user's error without the event's arguments and without URLs (P12): each spelling of an argument becomes
  * `<argument>`. Bounded to 500 characters.
@@ -61,7 +70,7 @@ function without(text: string, spelling: string): string {
 export function scrub(error: unknown, args: unknown): string {
   const message = error instanceof Error ? `${error.name}: ${error.message}` : `a thrown ${typeof error}`
   const all = [...new Set(spellings(args ?? []))].sort((a, b) => b.length - a.length).slice(0, MAX_SPELLINGS)
-  return redactText(all.reduce(without, message)).slice(0, 500)
+  return redactText(blanked(all.reduce(without, message))).slice(0, 500)
 }
 
 /** Growing waits with jitter: 250 ms, 500 ms, 1 s … to 15 s, each between a half and the whole of it. */

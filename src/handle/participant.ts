@@ -29,6 +29,8 @@ export interface WriteOrigin {
   readonly stableId: StableId
   /** First ordinal to use: keeps the writes of the `final` stage apart from those of the handler. */
   readonly firstOrdinal: number
+  /** Whether the callback that got the table still runs. @throws {TidemarkError} `SCOPE_DEAD` when not */
+  alive(): void
 }
 
 /** A managed table opened for one watcher: what the handler calls, and what the commit calls. */

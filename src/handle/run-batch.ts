@@ -8,7 +8,7 @@ import { type Batch, cutAfter, type ReadyEvent } from './batch.ts'
 import { recordCommit } from './commit-rows.ts'
 import { forEachEvent, hardLimit, hungAt, SLICE_MS } from './each-event.ts'
 import { type Expected, guardedCommit, type Run } from './run.ts'
-import { callUser, EventFailure, publicValues, tablesFor } from './scope.ts'
+import { callUser, EventFailure, publicValues } from './scope.ts'
 
 /** What one commit did. */
 export interface BatchOutcome {
@@ -66,11 +66,11 @@ export function* flushAll(tx: Tx, run: Run): Op<void> {
  */
 function savepointWith<T>(tx: Tx, run: Run, scope: DbScope<unknown>, fn: () => T): T {
   if (run.participants.length === 0) return scope.savepoint(fn)
-  tx.drive(flushAll(tx, run))
+  scope.own(() => tx.drive(flushAll(tx, run)))
   return scope.savepoint(() => {
     try {
       const result = fn()
-      tx.drive(flushAll(tx, run))
+      scope.own(() => tx.drive(flushAll(tx, run)))
       return result
     } catch (error) {
       for (const participant of run.participants) participant.discard()
@@ -79,7 +79,14 @@ function savepointWith<T>(tx: Tx, run: Run, scope: DbScope<unknown>, fn: () => T
   })
 }
 
-function handlerScope(run: Run, tx: Tx, batch: Batch, ready: ReadyEvent, scope: DbScope<unknown>): unknown {
+function handlerScope(
+  run: Run,
+  tx: Tx,
+  batch: Batch,
+  ready: ReadyEvent,
+  scope: DbScope<unknown>,
+  tables: Readonly<Record<string, unknown>>,
+): unknown {
   const { event, key, prepared } = ready
   return {
     event,
@@ -88,9 +95,9 @@ function handlerScope(run: Run, tx: Tx, batch: Batch, ready: ReadyEvent, scope: 
     phase: batch.phase,
     signal: run.signal,
     db: scope.db,
-    tables: tablesFor(run, 'handle', event),
+    tables,
     savepoint: <T>(fn: () => T) => savepointWith(tx, run, scope, fn),
-    flush: () => tx.drive(flushAll(tx, run)),
+    flush: () => scope.own(() => tx.drive(flushAll(tx, run))),
   }
 }
 
@@ -99,8 +106,8 @@ function* applyEvent(tx: Tx, run: Run, batch: Batch, ready: ReadyEvent): Op<'dup
   const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))
   if (!isNew) return 'duplicate'
   const handle = run.watcher.handle as (scope: unknown) => unknown
-  const result = yield* callUser(tx, run, 'handle', ready.event, (scope) =>
-    handle(handlerScope(run, tx, batch, ready, scope)),
+  const result = yield* callUser(tx, run, 'handle', ready.event, (scope, tables) =>
+    handle(handlerScope(run, tx, batch, ready, scope, tables)),
   )
   try {
     return { memo: encodeMemo(run, ready, result) }
@@ -187,12 +194,12 @@ function* settleNow(tx: Tx, run: Run, kept: readonly KeptEvent[], batch: Batch):
 export function* callFinal(tx: Tx, run: Run, event: ReadyEvent['event'], memo: string | null): Op<void> {
   const final = run.watcher.final as ((scope: unknown) => unknown) | undefined
   if (!final) return
-  yield* callUser(tx, run, 'final', event, (scope) =>
+  yield* callUser(tx, run, 'final', event, (scope, tables) =>
     final({
       event,
       memo: memo === null ? undefined : decodeValue(memo),
       db: scope.db,
-      tables: tablesFor(run, 'final', event),
+      tables,
       signal: run.signal,
       savepoint: <T>(fn: () => T) => savepointWith(tx, run, scope, fn),
     }),

@@ -50,6 +50,7 @@ function atEvent(error: TidemarkError, values: Record<string, unknown>): Tidemar
 }
 
 function userError(stage: Stage, error: unknown, event: TidemarkEvent, values: Record<string, unknown>): TidemarkError {
+  if (error instanceof EventFailure) return error.error
   if (TidemarkError.is(error)) return atEvent(error, values)
   return new TidemarkError(FAILED[stage], `The ${stage} function threw: ${scrub(error, event.args)}`, {
     values,
@@ -63,15 +64,13 @@ function* settleResult(run: Run, values: Record<string, unknown>, result: unknow
   return yield* wait(result)
 }
 
+/** A call of one of the user's functions, on what it gets for one event. */
+export type UserCall = (db: DbScope<unknown>, tables: Readonly<Record<string, unknown>>) => unknown
+
 /** Calls user code on a guarded handle. The guard's own findings win over what the user's code threw. */
-function* callGuarded(
-  tx: Tx,
-  run: Run,
-  stage: Stage,
-  event: TidemarkEvent,
-  call: (db: DbScope<unknown>) => unknown,
-): Op<unknown> {
+function* callGuarded(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call: UserCall): Op<unknown> {
   const values = publicValues(run, event)
+  const life = { over: false }
   const started = run.world.monotonic()
   const timeout = run.watcher.handlerTimeout
   // What the final stage writes is never taken back, so it need not be tracked.
@@ -79,11 +78,13 @@ function* callGuarded(
   const scope = tx.openScope({ mayWrite, values, deadline: started + timeout })
   let result: unknown
   try {
-    result = yield* settleResult(run, values, call(scope))
+    result = yield* settleResult(run, values, call(scope, tablesFor(run, stage, event, life)))
   } catch (error) {
+    life.over = true
     yield* wait(scope.close('threw'))
     throw userError(stage, error, event, values)
   }
+  life.over = true
   yield* wait(scope.close('returned'))
   const took = run.world.monotonic() - started
   if (took > timeout) {
@@ -106,13 +107,7 @@ function* releaseSavepoint(tx: Tx, values: Record<string, unknown>): Op<void> {
 }
 
 /** Runs one of the user's functions for one event, inside its savepoint. @throws {EventFailure} */
-export function* callUser(
-  tx: Tx,
-  run: Run,
-  stage: Stage,
-  event: TidemarkEvent,
-  call: (db: DbScope<unknown>) => unknown,
-): Op<unknown> {
+export function* callUser(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call: UserCall): Op<unknown> {
   try {
     yield* wait(tx.savepoint(SAVEPOINT))
     const result = yield* callGuarded(tx, run, stage, event, call)
@@ -124,12 +119,23 @@ export function* callUser(
   }
 }
 
-/** The managed tables as the user's function sees them for one event. */
-export function tablesFor(run: Run, stage: Stage, event: TidemarkEvent): Record<string, unknown> {
+/** The managed tables as the user's function sees them for one event; they die with its callback, as `db` does. */
+function tablesFor(
+  run: Run,
+  stage: Stage,
+  event: TidemarkEvent,
+  life: { readonly over: boolean },
+): Record<string, unknown> {
   const origin: WriteOrigin = {
     blockNumber: Number(event.blockNumber) as WriteOrigin['blockNumber'],
     stableId: event.stableId,
     firstOrdinal: stage === 'final' ? FINAL_ORDINAL : 0,
+    alive: () => {
+      if (!life.over) return
+      throw new TidemarkError('SCOPE_DEAD', 'tables was used after its callback had returned', {
+        values: publicValues(run, event),
+      })
+    },
   }
   return Object.fromEntries(Object.entries(run.tables).map(([name, table]) => [name, table.api(origin)]))
 }

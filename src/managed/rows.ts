@@ -1,6 +1,7 @@
 import type { BlockNumber } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import type { OpenTable, Participant, WriteOrigin } from '../handle/participant.ts'
+import { EventFailure } from '../handle/scope.ts'
 import type { ManagedDefinition } from '../handle/watch.ts'
 import type { ColumnType, ManagedRow, ManagedTable, Tx } from '../store/store.ts'
 import { type Op, wait } from '../util/op.ts'
@@ -61,6 +62,18 @@ function checkValues(table: ManagedTable, values: Readonly<Record<string, unknow
   }
 }
 
+/** Rows are written later than they are given: a buffer that the handler uses again must not change them. */
+function copied(values: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const entries = Object.entries(values)
+  return Object.fromEntries(entries.map(([name, value]) => [name, value instanceof Uint8Array ? value.slice() : value]))
+}
+
+/** A row that the table refuses is a failure of its block: what is older is committed without it. */
+function atItsBlock(error: unknown): unknown {
+  if (!TidemarkError.has(error, 'MANAGED_REFUSED')) return error
+  return new EventFailure(error, Number(error.values.block))
+}
+
 /** Raw rows, keyed by the event, buffered, and undone by event. */
 class RowsParticipant implements Participant {
   readonly name: string
@@ -80,20 +93,25 @@ class RowsParticipant implements Participant {
   }
 
   add(origin: WriteOrigin, ordinal: number, values: Readonly<Record<string, unknown>>): void {
+    origin.alive()
     checkValues(this.table, values)
     if (ordinal - origin.firstOrdinal >= ROWS_PER_EVENT) {
       throw new TidemarkError('MANAGED_LIMIT', 'One event wrote too many rows', {
         values: { table: this.table.table, limit: ROWS_PER_EVENT },
       })
     }
-    this.buffer.push({ blockNumber: origin.blockNumber, stableId: origin.stableId, ordinal, values: { ...values } })
+    this.buffer.push({ blockNumber: origin.blockNumber, stableId: origin.stableId, ordinal, values: copied(values) })
   }
 
   *flush(tx: Tx): Op<void> {
     if (this.buffer.length === 0) return
     const rows = this.buffer
     this.buffer = []
-    yield* wait(tx.managed.insertRows(this.table, this.watcher, rows))
+    try {
+      yield* wait(tx.managed.insertRows(this.table, this.watcher, rows))
+    } catch (error) {
+      throw atItsBlock(error)
+    }
   }
 
   *undo(tx: Tx, above: BlockNumber | -1): Op<number> {

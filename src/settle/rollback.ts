@@ -30,15 +30,26 @@ function* undoOne(tx: Tx, run: Run, kept: KeptEvent, undo: (scope: unknown) => u
   )
 }
 
-/** Newest first: several changes of one row end at the value before the first of them (C71). */
-function* undoEvents(tx: Tx, run: Run, above: Above): Op<void> {
-  const undo = run.watcher.undo
+/**
+ * Newest first: several changes of one row end at the value before the first of them (C71). Events that were applied
+ * under another `undo` than today's are not there to be undone, or are there and would be passed over: neither is guessed.
+ */
+function* undoEvents(tx: Tx, run: Run, row: WatcherRow, above: Above, marks: number): Op<void> {
+  const { undo, final } = run.watcher
+  const all = yield* wait(tx.kept.above(run.id, above))
+  const agrees = typeof undo === 'function' ? all.length === marks : all.length === 0 || final !== undefined
+  if (!agrees && !reorgAccepted(row)) throw undoChanged(run, above, marks)
   if (typeof undo === 'function') {
-    const all = yield* wait(tx.kept.above(run.id, above))
     const call = (kept: KeptEvent) => undoOne(tx, run, kept, undo as (scope: unknown) => unknown)
     yield* forEachEvent(tx, run, all, (kept) => keptEvent(run, kept), call)
   }
   yield* wait(tx.kept.deleteAbove(run.id, above))
+}
+
+function undoChanged(run: Run, above: Above, events: number): TidemarkError {
+  return new TidemarkError('UNDO_CHANGED', 'Blocks that were applied under another `undo` were orphaned', {
+    values: { watcher: run.watcher.name, above, events },
+  })
 }
 
 function cannotUndo(run: Run, why: 'reorg' | 'sweep', above: Above, events: number): TidemarkError {
@@ -68,8 +79,8 @@ function* undoAbove(tx: Tx, run: Run, row: WatcherRow, above: Above, why: 'reorg
   yield* cutCommits(tx, run, above)
   yield* wait(tx.trail.deleteAbove(run.id, above))
   for (const participant of [...run.participants].reverse()) yield* participant.undo(tx, above)
-  yield* undoEvents(tx, run, above)
   const events = yield* wait(tx.marks.deleteAbove(run.id, above))
+  yield* undoEvents(tx, run, row, above, events)
   if (events > 0 && !canUndo(run) && !reorgAccepted(row)) throw cannotUndo(run, why, above, events)
   return events
 }

@@ -93,6 +93,8 @@ export interface DbScope<Db> {
   readonly db: Db
   /** Runs `fn` in a nested savepoint: a throw undoes what it wrote, and a failed statement inside counts as handled. */
   savepoint<T>(fn: () => T): T
+  /** Runs writes of Tidemark's own in the middle of the callback: not the user's, so not untracked. */
+  own<T>(work: () => T): T
   /**
    * Ends the scope. Later use of `db` throws `SCOPE_DEAD`.
    * @throws what the guard noticed: `HANDLER_SWALLOWED_ERROR`, `TRANSACTION_LOST`, `UNTRACKED_WRITE`

@@ -22,6 +22,8 @@ export class Guard {
   readonly #changesBefore: number
   /** Changes that a savepoint took back again: they are counted by SQLite all the same. */
   #changesUndone = 0
+  /** Changes that Tidemark made itself in the middle of the callback: managed rows that were flushed. */
+  #changesOwn = 0
   #closed = false
   /** Failed statements not yet forgiven by a savepoint. */
   #failed: unknown[] = []
@@ -80,11 +82,21 @@ export class Guard {
     this.#iterators.delete(iterator)
   }
 
+  /** Runs writes of Tidemark's own, which are tracked: they are not the user's. */
+  own<T>(work: () => T): T {
+    const before = this.#totalChanges()
+    try {
+      return work()
+    } finally {
+      this.#changesOwn += this.#totalChanges() - before
+    }
+  }
+
   /** A nested savepoint: a throw undoes what `fn` wrote and forgives what failed inside. */
   savepoint<T>(fn: () => T): T {
     const name = `tidemark_user_${++this.#savepoints}`
     const failedBefore = this.#failed.length
-    const changesBefore = this.#totalChanges()
+    const changesBefore = this.#totalChanges() - this.#changesOwn
     this.statement(() => this.connection.control(`SAVEPOINT ${name}`))
     try {
       const result = refusePromise(fn(), this.rules)
@@ -93,7 +105,7 @@ export class Guard {
     } catch (error) {
       this.#undoSavepoint(name)
       this.#failed.length = failedBefore
-      this.#changesUndone += this.#totalChanges() - changesBefore
+      this.#changesUndone += this.#totalChanges() - this.#changesOwn - changesBefore
       throw this.#fatal ?? error
     } finally {
       this.#savepoints--
@@ -109,8 +121,8 @@ export class Guard {
     if (this.#fatal) throw this.#fatal
     if (outcome === 'threw') return
     this.#throwSwallowed()
-    if (!this.rules.mayWrite && this.#totalChanges() - this.#changesBefore !== this.#changesUndone)
-      throw this.#untracked()
+    const written = this.#totalChanges() - this.#changesBefore - this.#changesOwn
+    if (!this.rules.mayWrite && written !== this.#changesUndone) throw this.#untracked()
   }
 
   #before(): void {

@@ -3,6 +3,7 @@ import { TidemarkError } from '../../errors.ts'
 import type { ColumnType, ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
 import type { Connection } from './connection.ts'
 import { encodeManaged } from './managed-values.ts'
+import { isConstraint } from './sqlite-errors.ts'
 import { blob, int, readText } from './values.ts'
 
 /** The columns that tie a row to the event that made it; the key leads with them, so undo is a range of it. */
@@ -83,6 +84,14 @@ function createSql(table: ManagedTable): string {
   return `CREATE TABLE ${quote(table.table)} (${[...key, ...own, primary].join(', ')}) WITHOUT ROWID`
 }
 
+/** A constraint that the user put on the table: permanent, and of the event that wrote the row. */
+function refused(table: ManagedTable, block: BlockNumber, error: unknown): unknown {
+  const cause = TidemarkError.is(error) ? error.cause : error
+  if (!isConstraint(cause)) return error
+  const values = { table: table.table, block }
+  return new TidemarkError('MANAGED_REFUSED', 'A constraint of the managed table refused a row', { values, cause })
+}
+
 function insertSql(table: ManagedTable): string {
   const names = allColumns(table).map(([name]) => quote(name))
   return `INSERT INTO ${quote(table.table)} (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`
@@ -115,7 +124,11 @@ export class SqliteManaged implements ManagedPort {
     const columns = Object.entries(table.columns)
     for (const { blockNumber, stableId, ordinal, values } of rows) {
       const own = columns.map(([column, type]) => encodeManaged(table.table, column, type, values[column]))
-      this.#connection.run(sql, int(watcher), int(blockNumber), blob(stableId), int(ordinal), ...own)
+      try {
+        this.#connection.run(sql, int(watcher), int(blockNumber), blob(stableId), int(ordinal), ...own)
+      } catch (error) {
+        throw refused(table, blockNumber, error)
+      }
     }
   }
 

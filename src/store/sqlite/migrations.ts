@@ -95,7 +95,8 @@ CREATE TABLE tidemark_kept_events (
   log_index INTEGER NOT NULL,
   key TEXT,
   memo TEXT,
-  PRIMARY KEY (watcher, block_number, sequence)
+  -- A log that was withheld at first takes the place of another in the order when it is found.
+  PRIMARY KEY (watcher, block_number, sequence, stable_id)
 ) WITHOUT ROWID;
 
 CREATE TABLE tidemark_commits (

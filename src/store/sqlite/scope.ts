@@ -154,6 +154,7 @@ export function openScope(connection: Connection, rules: ScopeRules): DbScope<Sq
   return {
     db,
     savepoint: (fn) => guard.savepoint(fn),
+    own: (work) => guard.own(work),
     close: (outcome) => guard.close(outcome),
   }
 }

@@ -101,6 +101,8 @@ function savepointSql(name: string): SavepointSql {
  * transaction never reads first and then finds that it may not write (C57).
  */
 export function writeTransaction<T>(connection: Connection, tx: SqliteTx, body: (tx: SqliteTx) => Op<T>): T {
+  // A handler may have switched it off through `raw`; inside a transaction the setting cannot be changed (P1).
+  begin(connection, 'PRAGMA foreign_keys = ON')
   begin(connection, 'BEGIN IMMEDIATE')
   let result: T
   try {

@@ -105,6 +105,8 @@ export type Action =
       readonly watcher: number
       readonly stage: Stage
       readonly does: Misbehaviour
+      /** Calls that go well before, so that other events of the same commit were handled already. */
+      readonly after: number
       readonly times: number
     }
   | { readonly kind: 'resume' }
@@ -153,7 +155,7 @@ function drawArm(random: Random, process: number): Action {
 function drawHandlerFault(random: Random, watchers: number): Action {
   const stage = random.pick(['prepare', 'handle', 'handle', 'undo', 'final'] as const)
   const does = random.pick(stage === 'prepare' ? (['throw', 'hang'] as const) : MISBEHAVIOURS)
-  return { kind: 'handlerFault', watcher: random.int(0, watchers - 1), stage, does, times: random.pick([1, 1, 2]) }
+  return { kind: 'handlerFault', watcher: random.int(0, watchers - 1), stage, does, after: random.pick([0, 0, 1, 2, 5]), times: random.pick([1, 1, 2]) }
 }
 
 function drawOverlap(random: Random, processes: number): Action {

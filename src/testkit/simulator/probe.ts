@@ -33,6 +33,7 @@ interface Fault {
   readonly watcher: string
   readonly stage: Stage
   readonly does: Misbehaviour
+  after: number
   left: number
 }
 
@@ -52,8 +53,9 @@ export class Probe {
     this.#handlerMs = handlerMs
   }
 
-  plan(watcher: string, stage: Stage, does: Misbehaviour, times: number): void {
-    this.#faults.push({ watcher, stage, does, left: times })
+  /** @param after so many calls go well before, @param times so many calls go wrong then */
+  plan(watcher: string, stage: Stage, does: Misbehaviour, after: number, times: number): void {
+    this.#faults.push({ watcher, stage, does, after, left: times })
   }
 
   /** From here on the user's functions behave. */
@@ -100,6 +102,10 @@ export class Probe {
   #next(watcher: string, stage: Stage): Misbehaviour | null {
     const fault = this.#faults.find((one) => one.watcher === watcher && one.stage === stage && one.left > 0)
     if (!fault) return null
+    if (fault.after > 0) {
+      fault.after -= 1
+      return null
+    }
     fault.left -= 1
     return fault.does
   }

@@ -61,6 +61,8 @@ export interface Ground {
   readonly watchers: Readonly<Record<string, Watcher>>
   readonly tally: Tally
   readonly log: (line: string) => void
+  /** Checks what a process says of a watcher, at the moment it says so. */
+  readonly claimed: (watcher: string, line: 'cursor' | 'settled', block: number | null) => void
 }
 
 /** What was counted over all processes. */
@@ -134,15 +136,19 @@ export class SimProcess {
   }
 
   #listen(tidemark: Tidemark): void {
-    const { tally, log } = this.#ground
+    const { tally, log, claimed } = this.#ground
     const driver = this.driver
     const tell = (line: string) => driver.dead || log(`   process ${this.index}: ${line}`)
     tidemark.on('applied', ({ watcher, from, to, events, duplicates }) => {
       tally.events += events
+      claimed(watcher, 'cursor', to)
       tell(`${watcher} applied ${from} to ${to}, ${events} events${duplicates > 0 ? `, ${duplicates} known` : ''}`)
     })
     tidemark.on('undone', ({ watcher, to, events, why }) => tell(`${watcher} went back to ${to}, ${events} events undone (${why})`))
-    tidemark.on('settled', ({ watcher, through }) => tell(`${watcher} settled ${through}`))
+    tidemark.on('settled', ({ watcher, through }) => {
+      claimed(watcher, 'settled', through)
+      tell(`${watcher} settled ${through}`)
+    })
     tidemark.on('halted', ({ watcher, reason }) => tell(`${watcher} halted: ${reason.code}`))
     tidemark.on('failing', ({ watcher, code, tries }) => {
       tell(`${watcher} failing: ${code}, try ${tries}`)

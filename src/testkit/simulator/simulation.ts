@@ -71,7 +71,14 @@ export class Simulation {
     const { clock, providers, liar, tally } = this
     const log = (line: string) => this.#trace.add(line)
     const { watchers } = this.#application
-    return { seed, options: this.#options, clock, disk: this.#disk, providers, liar, watchers, tally, log }
+    const claimed: Ground['claimed'] = (watcher, line, block) => this.#claimed(watcher, line, block)
+    return { seed, options: this.#options, clock, disk: this.#disk, providers, liar, watchers, tally, log, claimed }
+  }
+
+  /** A process reports what it has committed, and nothing else. */
+  #claimed(watcher: string, line: 'cursor' | 'settled', block: number | null): void {
+    const found = this.#inspector.watchers().find(({ kind }) => watcher.startsWith(`${kind}/`))
+    if (found?.[line] !== block) this.probe.saw('one commit', `${watcher} was reported with ${line} ${block}, and has ${found?.[line]}`)
   }
 
   get reorgs(): number {
@@ -140,7 +147,7 @@ export class Simulation {
       case 'restart':
         return this.#restart(action)
       case 'handlerFault':
-        return this.probe.plan(this.#kind(action.watcher), action.stage, action.does, action.times) as undefined
+        return this.probe.plan(this.#kind(action.watcher), action.stage, action.does, action.after, action.times) as undefined
       default:
         return this.#operate(action)
     }

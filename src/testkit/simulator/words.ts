@@ -31,7 +31,7 @@ function what(action: PlannedAction): string {
     case 'restart':
       return `process ${action.process} is restarted`
     case 'handlerFault':
-      return `watcher ${action.watcher}: ${action.stage} does ${action.does}, ${action.times} times`
+      return `watcher ${action.watcher}: ${action.stage} does ${action.does}, ${action.times} times after ${action.after} calls`
     case 'resume':
       return 'the operator resumes'
     case 'pause':
