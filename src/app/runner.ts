@@ -246,7 +246,8 @@ export class WatcherRunner {
 
   private async failed(thrown: unknown): Promise<StepResult> {
     this.carry = null
-    const error = asTidemarkError(thrown)
+    // The blocks below a failure may fail as well when they are run again.
+    const error = asTidemarkError(thrown instanceof EventFailure ? thrown.error : thrown)
     const verdict = judge(error)
     if (verdict === 'halt') return this.halt(error)
     const tries = (this.failing?.tries ?? 0) + 1

@@ -106,9 +106,15 @@ export class ChainView {
     return this.#tag(this.#store.finalizedNumber)
   }
 
-  /** A node that lags knows an older tag: never one above its own head. */
+  /**
+   * A node that lags knows an older tag: never one above its own head. One that sits on an abandoned branch knows one below
+   * the fork, since no node sees a block become final that the chain then leaves.
+   */
   #tag(number: number | null): FakeBlock | null {
-    return number === null ? null : this.blockByNumber(Math.min(number, this.head.number))
+    if (number === null) return null
+    let height = Math.min(number, this.head.number)
+    while (this.#aside.has(height)) height -= 1
+    return this.blockByNumber(height)
   }
 
   /** Matching logs in the order of the chain. An unknown `blockHash` gives an empty list. */

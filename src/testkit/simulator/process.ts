@@ -180,25 +180,26 @@ export class SimProcess {
   async run(budgetMs: number): Promise<string> {
     if (this.dead) this.start()
     this.#struck = 0
-    try {
-      const { did, events } = await this.#tidemark.runOnce({ budgetMs })
-      return this.#outcome(events > 0 ? `${did}, ${events} events` : did)
-    } catch (error) {
-      return this.#outcome(this.#refused(error))
-    }
-  }
-
-  #outcome(words: string): string {
+    const outcome = await this.#once(budgetMs)
     const unexpected = this.#unexpected
     this.#unexpected = null
     if (unexpected) fail('unexpected', unexpected)
-    return this.dead ? 'died' : words
+    return this.dead ? 'died' : outcome
+  }
+
+  async #once(budgetMs: number): Promise<string> {
+    try {
+      const { did, events } = await this.#tidemark.runOnce({ budgetMs })
+      return events > 0 ? `${did}, ${events} events` : did
+    } catch (error) {
+      return this.#refused(error)
+    }
   }
 
   /** Only a failing disk may make `runOnce` throw: anything else is written down or waited out. */
   #refused(error: unknown): string {
     if (this.dead) return 'died'
     if (TidemarkError.is(error) && error.kind === 'retries' && this.#struck > 0) return `refused: ${error.code}`
-    return fail('unexpected', `runOnce of process ${this.index} threw: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+    return fail('unexpected', `runOnce of process ${this.index} threw: ${error instanceof Error ? error.message : String(error)}`)
   }
 }
