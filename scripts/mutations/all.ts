@@ -5,14 +5,20 @@ import { settleMutations } from './settle.ts'
 import { undoMutations } from './undo.ts'
 
 /** The ways in which the engine is broken on purpose, along the journey of an event. */
-export const MUTATIONS: readonly Mutation[] = [...collectMutations, ...commitMutations, ...undoMutations, ...settleMutations]
+export const MUTATIONS: readonly Mutation[] = [
+  ...collectMutations,
+  ...commitMutations,
+  ...undoMutations,
+  ...settleMutations,
+]
 
 /** Guards that cannot be missed, since another one stands behind them; and changes that cost work and break no promise. */
 export const EQUIVALENT: readonly Equivalent[] = [
   {
     name: 'epoch not checked under the lock',
     file: 'handle/run.ts',
-    because: 'while watchers run, only the holder of the lease rolls back: whoever else did has changed the token, which is compared before',
+    because:
+      'while watchers run, only the holder of the lease rolls back: whoever else did has changed the token, which is compared before',
   },
   {
     name: 'cursor compared by number under the lock',
@@ -22,7 +28,8 @@ export const EQUIVALENT: readonly Equivalent[] = [
   {
     name: 'flag of the driver not asked before the cursor moves',
     file: 'handle/run.ts',
-    because: 'a statement of Tidemark outside a transaction is refused by the connection, and the nonce is read just before',
+    because:
+      'a statement of Tidemark outside a transaction is refused by the connection, and the nonce is read just before',
   },
   {
     name: 'savepoint of a handler not released',
@@ -32,7 +39,8 @@ export const EQUIVALENT: readonly Equivalent[] = [
   {
     name: 'commit unknown taken as failed',
     file: 'handle/run.ts',
-    because: 'the run stands down and reads the row again, which tells what happened; only the message to listeners is lost',
+    because:
+      'the run stands down and reads the row again, which tells what happened; only the message to listeners is lost',
   },
   {
     name: 'rest of a batch used although the cursor moved',
@@ -42,7 +50,8 @@ export const EQUIVALENT: readonly Equivalent[] = [
   {
     name: 'settled at once over unsettled blocks',
     file: 'handle/run-batch.ts',
-    because: 'a range is final before it is applied only after the source has settled everything below it; duplicates have a guard of their own',
+    because:
+      'a range is final before it is applied only after the source has settled everything below it; duplicates have a guard of their own',
   },
   {
     name: 'a rollback may pass the settled line',

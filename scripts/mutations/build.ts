@@ -48,7 +48,9 @@ function startFolder(name: string): string {
 
 /** Translates the whole engine anew: a `dist` that was built before the last change would prove nothing. */
 export function buildWhole(): Build {
-  const sources = new Map(sourceFiles().map((path) => [path.replaceAll('\\', '/'), readFileSync(join(SOURCES, path), 'utf8')]))
+  const sources = new Map(
+    sourceFiles().map((path) => [path.replaceAll('\\', '/'), readFileSync(join(SOURCES, path), 'utf8')]),
+  )
   const whole = startFolder('whole')
   for (const [path, source] of sources) {
     const file = join(whole, outputOf(path))
@@ -95,7 +97,11 @@ class OneFileHost implements ts.LanguageServiceHost {
 
   constructor(files: readonly string[]) {
     const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile)
-    this.#options = { ...ts.convertCompilerOptionsFromJson(config.compilerOptions, root).options, noUnusedLocals: false, noUnusedParameters: false }
+    this.#options = {
+      ...ts.convertCompilerOptionsFromJson(config.compilerOptions, root).options,
+      noUnusedLocals: false,
+      noUnusedParameters: false,
+    }
     this.#files = files.map((file) => join(SOURCES, file))
   }
 
@@ -132,7 +138,8 @@ export function compileErrors(build: Build, mutations: readonly Mutation[]): Map
     host.show(path, brokenSource(build, mutation))
     const found = [...service.getSyntacticDiagnostics(path), ...service.getSemanticDiagnostics(path)]
     const [first] = found
-    if (first) errors.set(mutation.name, `${relative(root, path)}: ${ts.flattenDiagnosticMessageText(first.messageText, ' ')}`)
+    if (first)
+      errors.set(mutation.name, `${relative(root, path)}: ${ts.flattenDiagnosticMessageText(first.messageText, ' ')}`)
   }
   return errors
 }

@@ -43,7 +43,8 @@ export const collectMutations: readonly Mutation[] = [
     also: [
       {
         find: 'return headers.map((header) => found.get(header.hash) ?? this.#blocks.get(header.hash) ?? null)',
-        replace: 'return headers.map((header) => found.get(header.hash) ?? this.#blocks.get(String(header.number) as Hash) ?? null)',
+        replace:
+          'return headers.map((header) => found.get(header.hash) ?? this.#blocks.get(String(header.number) as Hash) ?? null)',
       },
       {
         find: 'this.#blocks.set(block.header.hash, block, weightOf(block))',
@@ -130,7 +131,8 @@ export const collectMutations: readonly Mutation[] = [
     breaks: 'P2',
     file: 'collect/answer.ts',
     find: 'compareLogs(a, b) || compareText(a.transactionHash, b.transactionHash) || compareText(a.blockHash, b.blockHash)',
-    replace: 'compareLogs(a, a) || compareText(b.transactionHash, b.transactionHash) || compareText(a.blockHash, a.blockHash)',
+    replace:
+      'compareLogs(a, a) || compareText(b.transactionHash, b.transactionHash) || compareText(a.blockHash, a.blockHash)',
     why: 'repeats that are not neighbours are not found',
   },
   {

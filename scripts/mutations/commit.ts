@@ -33,7 +33,10 @@ export const commitMutations: readonly Mutation[] = [
         })
         return guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))`,
       },
-      { find: 'const MEMO_LIMIT = 65_536', replace: 'const MEMO_LIMIT = 65_536\nlet claimed: ReadonlySet<ReadyEvent> = new Set()' },
+      {
+        find: 'const MEMO_LIMIT = 65_536',
+        replace: 'const MEMO_LIMIT = 65_536\nlet claimed: ReadonlySet<ReadyEvent> = new Set()',
+      },
     ],
     why: 'marks are committed first, and the work after them',
   },
@@ -76,7 +79,12 @@ export const commitMutations: readonly Mutation[] = [
       })
       return result
     })`,
-    also: [{ find: 'let done: { result: T } | undefined', replace: 'let done: { result: T } | undefined\nlet later: CursorChange = { updatedAt: 0 }' }],
+    also: [
+      {
+        find: 'let done: { result: T } | undefined',
+        replace: 'let done: { result: T } | undefined\nlet later: CursorChange = { updatedAt: 0 }',
+      },
+    ],
     why: 'effects and marks are committed, and the cursor, epoch and settled line after them',
   },
   {

@@ -44,7 +44,9 @@ function replaceOnce(name: string, source: string, { find, replace }: Edit): str
   const found = [...source.matchAll(patternOf(find))]
   const [match] = found
   if (!match || found.length !== 1) {
-    throw new Error(`mutation ${name} is stale: its text stands ${found.length} times in the source: ${find.trim().slice(0, 80)}`)
+    throw new Error(
+      `mutation ${name} is stale: its text stands ${found.length} times in the source: ${find.trim().slice(0, 80)}`,
+    )
   }
   return source.slice(0, match.index) + replace + source.slice(match.index + match[0].length)
 }

@@ -40,7 +40,13 @@ export interface Play {
 type Message =
   | { readonly ready: true }
   | { readonly alive: true }
-  | { readonly seed: number; readonly ok: boolean; readonly kind: string; readonly words: string; readonly seconds: number }
+  | {
+      readonly seed: number
+      readonly ok: boolean
+      readonly kind: string
+      readonly words: string
+      readonly seconds: number
+    }
 
 /** One worker process and what it has told so far. */
 class Watched {
@@ -60,7 +66,9 @@ class Watched {
     this.#play = play
     this.#end = end
     const input = JSON.stringify({ seeds: play.seeds, options: play.options })
-    this.#child = spawn(process.execPath, ['--no-warnings', WORKER, play.dist, input], { stdio: ['ignore', 'pipe', 'pipe'] })
+    this.#child = spawn(process.execPath, ['--no-warnings', WORKER, play.dist, input], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
     this.#child.stderr?.on('data', (chunk: Buffer) => {
       this.#errors = (this.#errors + chunk.toString()).slice(-2_000)
     })
@@ -101,14 +109,19 @@ class Watched {
   /** A broken engine that never comes to rest fails as surely as one that says so. */
   #giveUp(kind: string): void {
     if (!this.#ready) return this.#stop(new Error(`the copy of the engine did not load: ${this.#play.dist}`))
-    const words = kind === 'no end' ? `went on for ${ENDLESS_MS / 1000} s` : `nothing happened for ${SILENCE_MS / 1000} s`
+    const words =
+      kind === 'no end' ? `went on for ${ENDLESS_MS / 1000} s` : `nothing happened for ${SILENCE_MS / 1000} s`
     this.#finish({ seed: this.#seed, kind, words })
   }
 
   /** The process ended by itself before it had told how the seed went: an error that nothing caught. */
   #exited(): void {
     if (!this.#ready) return this.#stop(new Error(`the copy of the engine does not load: ${this.#errors.trim()}`))
-    const words = this.#errors.trim().split('\n').find((line) => /Error/.test(line)) ?? 'the process ended'
+    const words =
+      this.#errors
+        .trim()
+        .split('\n')
+        .find((line) => /Error/.test(line)) ?? 'the process ended'
     this.#finish({ seed: this.#seed, kind: 'process ended', words })
   }
 
@@ -134,7 +147,11 @@ export function play(what: Play): Promise<Played> {
 }
 
 /** Works through a list, so many at a time, in order. */
-export async function inParallel<T, R>(items: readonly T[], width: number, work: (item: T) => Promise<R>): Promise<R[]> {
+export async function inParallel<T, R>(
+  items: readonly T[],
+  width: number,
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
   const results: R[] = []
   let next = 0
   const worker = async () => {

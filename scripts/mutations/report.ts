@@ -17,13 +17,22 @@ export interface Outcome {
 
 /** One outcome, as it is printed when it comes in. */
 export function line({ mutation, caught, limit, seconds }: Outcome): string {
-  const how = caught ? `caught by seed ${caught.seed}, ${caught.kind}: ${caught.words.split('\n')[0]?.slice(0, 160)}` : `SURVIVED ${limit} seeds`
+  const how = caught
+    ? `caught by seed ${caught.seed}, ${caught.kind}: ${caught.words.split('\n')[0]?.slice(0, 160)}`
+    : `SURVIVED ${limit} seeds`
   return `${mutation.name} (${seconds.toFixed(1)} s): ${how}`
 }
 
 function row({ mutation, caught, seconds }: Outcome): string {
   const { name, breaks, why } = mutation
-  const cells = [`\`${name}\``, breaks, why, caught ? String(caught.seed) : '**survived**', caught?.kind ?? '', seconds.toFixed(1)]
+  const cells = [
+    `\`${name}\``,
+    breaks,
+    why,
+    caught ? String(caught.seed) : '**survived**',
+    caught?.kind ?? '',
+    seconds.toFixed(1),
+  ]
   return `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
 }
 
@@ -34,8 +43,12 @@ export function report(outcomes: readonly Outcome[]): string {
 }
 
 function exceptions(outcomes: readonly Outcome[]): string[] {
-  const more = outcomes.flatMap(({ mutation: { name, seeds } }) => (seeds ? [`- \`${name}\`: up to ${seeds.limit} seeds, since ${seeds.because}`] : []))
-  const given = outcomes.flatMap(({ mutation: { name, given } }) => (given ? [`- \`${name}\`: with options given by hand, since ${given.because}`] : []))
+  const more = outcomes.flatMap(({ mutation: { name, seeds } }) =>
+    seeds ? [`- \`${name}\`: up to ${seeds.limit} seeds, since ${seeds.because}`] : [],
+  )
+  const given = outcomes.flatMap(({ mutation: { name, given } }) =>
+    given ? [`- \`${name}\`: with options given by hand, since ${given.because}`] : [],
+  )
   return more.length + given.length > 0 ? ['Exceptions:', '', ...more, ...given, ''] : []
 }
 

@@ -192,7 +192,12 @@ export const settleMutations: readonly Mutation[] = [
       return { worked: true, pending: false }
     }
     await raiseLowWater(run, expected, raised)`,
-    also: [{ find: 'const DELETE_LIMIT = 10_000', replace: 'const DELETE_LIMIT = 10_000\nconst deleted = new WeakSet<Run>()' }],
+    also: [
+      {
+        find: 'const DELETE_LIMIT = 10_000',
+        replace: 'const DELETE_LIMIT = 10_000\nconst deleted = new WeakSet<Run>()',
+      },
+    ],
     why: 'marks go in one commit, and the low-water mark is raised in the next',
   },
   {
@@ -201,7 +206,7 @@ export const settleMutations: readonly Mutation[] = [
     file: 'settle/prune.ts',
     find: 'return through - from >= STEP_BLOCKS ? through : null',
     replace: 'return through - from >= STEP_BLOCKS && through < 0 ? through : null',
-    why: 'marks grow for ever',
+    why: 'the table of marks grows for ever',
   },
   {
     name: 'forgotten-marks-stay',

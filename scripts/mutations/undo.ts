@@ -64,7 +64,8 @@ export const undoMutations: readonly Mutation[] = [
     breaks: 'P2',
     file: 'store/sqlite/marks.ts',
     find: "const DELETE_ABOVE = 'DELETE FROM tidemark_processed_events WHERE watcher = ? AND block_number > ?'",
-    replace: "const DELETE_ABOVE = 'DELETE FROM tidemark_processed_events WHERE watcher >= min(0, ?) AND block_number > ?'",
+    replace:
+      "const DELETE_ABOVE = 'DELETE FROM tidemark_processed_events WHERE watcher >= min(0, ?) AND block_number > ?'",
     why: 'a rollback takes the marks of every watcher',
   },
   {

@@ -20,9 +20,9 @@ export interface Stage {
 
 const BEAT_MS = 55
 /** A watcher further behind than this is given a moment: what the demo shows happens at the head. */
-const CLOSE = 20
+const CLOSE = 3
 /** The longest such moment. The chain does not wait for anybody for ever. */
-const PATIENCE_MS = 900
+const PATIENCE_MS = 4_000
 /** A watcher is killed after so many commits of its own, or a few more. */
 const KILL_AFTER = 4
 /** Beats that have happened before the watcher first starts: its backfill. */

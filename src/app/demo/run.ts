@@ -17,7 +17,7 @@ import { SCHEMA } from './watchers.ts'
 export interface DemoOptions {
   /** Undefined: a new one is drawn and printed. */
   readonly seed: string | undefined
-  /** Undefined: 220. */
+  /** Undefined: 160. */
   readonly blocks: number | undefined
   /** The last line is one JSON object. */
   readonly json: boolean
@@ -25,7 +25,7 @@ export interface DemoOptions {
 }
 
 /** About 15 seconds. */
-const BLOCKS = 220
+const BLOCKS = 160
 /** Exit code when the databases differ, or the demo could not be finished. */
 const DIFFERENT = 5
 

@@ -67,11 +67,14 @@ function apply(db: SqliteDb, name: string, event: Transfer): Memo {
 /** Undo must come newest first, with the memo of its own event, and never for a settled block. */
 function checkUndo(db: SqliteDb, name: string, event: Transfer, memo: Memo, probe: Probe): void {
   const newest = db.prepare(`SELECT max(n) AS n FROM ${name}_ledger`).get()?.n
-  const settled = db.prepare('SELECT settled FROM tidemark_watchers WHERE name = ?').get(`${name}/${CHAIN}`)?.settled ?? -1
+  const settled =
+    db.prepare('SELECT settled FROM tidemark_watchers WHERE name = ?').get(`${name}/${CHAIN}`)?.settled ?? -1
   const at = `block ${event.blockNumber}, log ${event.logIndex}`
   if (memo.stableId !== event.stableId) probe.saw('undo', `${name}: undo of ${at} got the memo of another event`)
-  if (newest !== memo.n) probe.saw('undo', `${name}: undo of ${at} is for entry ${memo.n} while entry ${newest} is newer`)
-  if (Number(settled) >= Number(event.blockNumber)) probe.saw('settled', `${name}: ${at} is undone although ${settled} is settled`)
+  if (newest !== memo.n)
+    probe.saw('undo', `${name}: undo of ${at} is for entry ${memo.n} while entry ${newest} is newer`)
+  if (Number(settled) >= Number(event.blockNumber))
+    probe.saw('settled', `${name}: ${at} is undone although ${settled} is settled`)
 }
 
 function takeBack(db: SqliteDb, name: string, event: Transfer, memo: Memo): void {
@@ -130,7 +133,10 @@ function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> 
   return watch({
     on: { [CHAIN]: { ...on, at: 'latest' } },
     events,
-    tables: { rows: rows({ table: 'managed_rows', columns: COLUMNS }), paid: rows({ table: 'managed_paid', columns: COLUMNS }) },
+    tables: {
+      rows: rows({ table: 'managed_rows', columns: COLUMNS }),
+      paid: rows({ table: 'managed_paid', columns: COLUMNS }),
+    },
     undo: 'managed',
     handle({ event, db, tables }) {
       return probe.call('managed', 'handle', db, () => tables.rows.insert(rowOf(event)))
@@ -146,7 +152,8 @@ function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> 
 function onceWatcher(name: 'confirmed' | 'finalized', options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
   const { on, events, more } = common(options)
   const at = name === 'finalized' ? ('finalized' as const) : { confirmations: options.confirmations }
-  const handle = ({ event, db }: { event: Transfer; db: SqliteDb }) => probe.call(name, 'handle', db, () => apply(db, name, event))
+  const handle = ({ event, db }: { event: Transfer; db: SqliteDb }) =>
+    probe.call(name, 'handle', db, () => apply(db, name, event))
   const final = ({ event, db, memo }: { event: Transfer; db: SqliteDb; memo: Memo }) =>
     probe.call(name, 'final', db, () => pay(db, name, event, memo))
   const prepare = () => probe.prepare(name)

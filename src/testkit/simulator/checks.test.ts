@@ -5,7 +5,12 @@ import type { EffectLine, MarkLine, WatcherState, WatcherTables } from './inspec
 import { swarmOptions } from './options.ts'
 
 /** A sound database of one watcher: blocks 1 to 9, events in 3, 5 (two) and 8, settled up to 5. Each test breaks one thing. */
-const ids: Record<string, string> = { '3/0': '1'.repeat(32), '5/0': '2'.repeat(32), '5/1': '3'.repeat(32), '8/0': '4'.repeat(32) }
+const ids: Record<string, string> = {
+  '3/0': '1'.repeat(32),
+  '5/0': '2'.repeat(32),
+  '5/1': '3'.repeat(32),
+  '8/0': '4'.repeat(32),
+}
 const placeOf = (block: number, index: number) => `${block}/0xb${block}/0xt${block}/${index}`
 
 const marks: MarkLine[] = Object.entries(ids).map(([key, stable]) => {
@@ -15,7 +20,14 @@ const marks: MarkLine[] = Object.entries(ids).map(([key, stable]) => {
 const effects: EffectLine[] = marks.map(({ block, place }, i) => {
   return { n: i + 1, block, place, logIndex: Number(place.split('/')[3]), sender: '0xa', receiver: '0xb', amount: 2 }
 })
-const rows = marks.map(({ block, stable }) => ({ block, stable, ordinal: 0, hash: `0xb${block}`, sender: '0xa', receiver: '0xb' }))
+const rows = marks.map(({ block, stable }) => ({
+  block,
+  stable,
+  ordinal: 0,
+  hash: `0xb${block}`,
+  sender: '0xa',
+  receiver: '0xb',
+}))
 
 const state: WatcherState = {
   id: 1,
@@ -39,7 +51,10 @@ const state: WatcherState = {
 
 const xorOf = (from: number, to: number) => {
   const own = marks.filter(({ block }) => block >= from && block <= to)
-  return own.reduce((sum, mark) => sum ^ BigInt(`0x${mark.stable}`), 0n).toString(16).padStart(32, '0')
+  return own
+    .reduce((sum, mark) => sum ^ BigInt(`0x${mark.stable}`), 0n)
+    .toString(16)
+    .padStart(32, '0')
 }
 
 const tables: WatcherTables = {
@@ -47,20 +62,45 @@ const tables: WatcherTables = {
   effects,
   rows,
   paid: [],
-  balances: new Map([['0xa', -8], ['0xb', 8]]),
+  balances: new Map([
+    ['0xa', -8],
+    ['0xb', 8],
+  ]),
   finals: [1, 2, 3].map((entry) => ({ entry, block: entry === 1 ? 3 : 5 })),
   kept: [8],
-  trail: new Map([[5, '0xb5'], [8, '0xb8'], [9, '0xb9']]),
+  trail: new Map([
+    [5, '0xb5'],
+    [8, '0xb8'],
+    [9, '0xb9'],
+  ]),
   commits: [
     { first: 1, last: 6, events: 3, digest: xorOf(1, 6) },
     { first: 7, last: 9, events: 1, digest: xorOf(7, 9) },
   ],
 }
 
-const options = { ...swarmOptions(1), logIndex: 'block', retentionBlocks: 10_000, undoLimitBlocks: 16 } as const
+const options = {
+  ...swarmOptions(1),
+  logIndex: 'block',
+  lies: 0,
+  retentionBlocks: 10_000,
+  undoLimitBlocks: 16,
+} as const
 
-function checked(change: Partial<WatcherTables> = {}, now: Partial<WatcherState> = {}, more: Partial<Checked> = {}): Checked {
-  return { options, now: { ...state, ...now }, before: state, tables: { ...tables, ...change }, catchingUp: false, tampered: false, ...more }
+function checked(
+  change: Partial<WatcherTables> = {},
+  now: Partial<WatcherState> = {},
+  more: Partial<Checked> = {},
+): Checked {
+  return {
+    options,
+    now: { ...state, ...now },
+    before: state,
+    tables: { ...tables, ...change },
+    catchingUp: false,
+    tampered: false,
+    ...more,
+  }
 }
 
 function kindOf(one: Checked): string | null {
@@ -84,12 +124,29 @@ describe('what is broken is told by its kind', () => {
     'an effect without its mark': ['one commit', checked({ marks: marks.slice(0, 3) })],
     'an effect twice': ['one commit', checked({ effects: [...effects, { ...fourth, n: 5 }] })],
     'a managed row that is missing': ['one commit', checked({ rows: rows.slice(1) })],
-    'a balance that was credited twice': ['one commit', checked({ balances: new Map([['0xa', -8], ['0xb', 10]]) })],
+    'a balance that was credited twice': [
+      'one commit',
+      checked({
+        balances: new Map([
+          ['0xa', -8],
+          ['0xb', 10],
+        ]),
+      }),
+    ],
     'counters that do not add up': ['one commit', checked({}, { undone: 2 })],
     'a commit row that is missing': ['one commit', checked({ commits: tables.commits.slice(1) })],
-    'a commit that counts what is not there': ['one commit', checked({ commits: [{ first: 1, last: 9, events: 5, digest: xorOf(1, 9) }] })],
-    'a digest of other events': ['one commit', checked({ commits: [{ first: 1, last: 9, events: 4, digest: xorOf(1, 6) }] })],
-    'events applied in another order': ['order', checked({ effects: [first, third, second, fourth].map((one, i) => ({ ...one, n: i + 1 })) })],
+    'a commit that counts what is not there': [
+      'one commit',
+      checked({ commits: [{ first: 1, last: 9, events: 5, digest: xorOf(1, 9) }] }),
+    ],
+    'a digest of other events': [
+      'one commit',
+      checked({ commits: [{ first: 1, last: 9, events: 4, digest: xorOf(1, 6) }] }),
+    ],
+    'events applied in another order': [
+      'order',
+      checked({ effects: [first, third, second, fourth].map((one, i) => ({ ...one, n: i + 1 })) }),
+    ],
     'a mark above the cursor': ['marks', checked({}, { cursor: 7 })],
     'a cursor that goes back in its epoch': ['cursor', checked({}, {}, { before: { ...state, cursor: 10 } })],
     'an epoch that falls': ['cursor', checked({}, {}, { before: { ...state, epoch: 3 } })],
@@ -100,11 +157,39 @@ describe('what is broken is told by its kind', () => {
     'a second stage that came too early': ['final', checked({ finals: [...tables.finals, { entry: 4, block: 8 }] })],
     'undo that is not kept': ['undo', checked({ kept: [] })],
     'undo that is kept too long': ['undo', checked({ kept: [5, 8] })],
-    'a block with events that is not remembered': ['undo', checked({ trail: new Map([[5, '0xb5'], [9, '0xb9']]) })],
-    'a block remembered by another hash': ['undo', checked({ trail: new Map([[8, '0xc8'], [9, '0xb9']]) })],
-    'more blocks remembered than applied': ['bounds', checked({ trail: new Map([[2, ''], [3, ''], [8, '0xb8']]) })],
+    'a block with events that is not remembered': [
+      'undo',
+      checked({
+        trail: new Map([
+          [5, '0xb5'],
+          [9, '0xb9'],
+        ]),
+      }),
+    ],
+    'a block remembered by another hash': [
+      'undo',
+      checked({
+        trail: new Map([
+          [8, '0xc8'],
+          [9, '0xb9'],
+        ]),
+      }),
+    ],
+    'more blocks remembered than applied': [
+      'bounds',
+      checked({
+        trail: new Map([
+          [2, ''],
+          [3, ''],
+          [8, '0xb8'],
+        ]),
+      }),
+    ],
     'marks forgotten too early': ['marks', checked({}, { lowWater: 3 })],
-    'more unsettled blocks than the limit': ['bounds', checked({}, {}, { options: { ...options, undoLimitBlocks: 3 } })],
+    'more unsettled blocks than the limit': [
+      'bounds',
+      checked({}, {}, { options: { ...options, undoLimitBlocks: 3 } }),
+    ],
   }
   for (const [danger, [kind, one]] of Object.entries(broken)) {
     test(danger, () => {

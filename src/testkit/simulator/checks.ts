@@ -22,20 +22,29 @@ function firstOf<T>(rows: readonly T[], wrong: (row: T, i: number) => boolean): 
   return rows.find(wrong)
 }
 
-function none<T>(rows: readonly T[], kind: FailureKind, wrong: (row: T, i: number) => boolean, words: (row: T) => string): void {
+function none<T>(
+  rows: readonly T[],
+  kind: FailureKind,
+  wrong: (row: T, i: number) => boolean,
+  words: (row: T) => string,
+): void {
   const found = firstOf(rows, wrong)
   must(found === undefined, kind, () => words(found as T))
 }
 
 /** Compares two lists as multisets. Answers what is only in one of them. */
-function difference(a: readonly string[], b: readonly string[]): { onlyA?: string | undefined; onlyB?: string | undefined } {
+function difference(
+  a: readonly string[],
+  b: readonly string[],
+): { onlyA?: string | undefined; onlyB?: string | undefined } {
   const left = [...a].sort()
   const right = [...b].sort()
   for (let i = 0, k = 0; i < left.length || k < right.length; ) {
     if (left[i] === right[k]) {
       i++
       k++
-    } else if (k >= right.length || (i < left.length && (left[i] as string) < (right[k] as string))) return { onlyA: left[i] }
+    } else if (k >= right.length || (i < left.length && (left[i] as string) < (right[k] as string)))
+      return { onlyA: left[i] }
     else return { onlyB: right[k] }
   }
   return {}
@@ -60,7 +69,12 @@ function oneCommit({ now, tables }: Checked): void {
   const own = now.kind !== 'managed'
   if (own) {
     const effects = tables.effects.filter((effect) => effect.block > low)
-    same('one commit', now.kind, ['marks', marks.map((mark) => mark.place)], ['effects', effects.map((effect) => effect.place)])
+    same(
+      'one commit',
+      now.kind,
+      ['marks', marks.map((mark) => mark.place)],
+      ['effects', effects.map((effect) => effect.place)],
+    )
   }
   if (now.kind === 'undo' || !own) {
     const rows = tables.rows.filter((row) => row.block > low)
@@ -87,7 +101,11 @@ function balances({ now, tables }: Checked): void {
   for (const account of new Set([...expected.keys(), ...tables.balances.keys()])) {
     const is = tables.balances.get(account) ?? 0
     const should = expected.get(account) ?? 0
-    must(is === should, 'one commit', () => `${now.kind}: the balance of ${account} is ${is}, its effects make ${should}`)
+    must(
+      is === should,
+      'one commit',
+      () => `${now.kind}: the balance of ${account} is ${is}, its effects make ${should}`,
+    )
   }
 }
 
@@ -104,29 +122,62 @@ function transactionOf({ place }: EffectLine): string {
 /** What stands was applied in the order of the chain (P5). */
 function order({ now, tables, options }: Checked): void {
   const { effects } = tables
-  const anew = options.logIndex === 'transaction'
-  none(effects, 'order', (effect, i) => i > 0 && !isAfter(effect, effects[i - 1] as EffectLine, anew), (effect) => `${now.kind}: ${effect.place} was applied after a later event`)
+  // A log that was made up has an index from nowhere.
+  const anew = options.logIndex === 'transaction' || options.lies > 0
+  none(
+    effects,
+    'order',
+    (effect, i) => i > 0 && !isAfter(effect, effects[i - 1] as EffectLine, anew),
+    (effect) => `${now.kind}: ${effect.place} was applied after a later event`,
+  )
   const hashes = new Map<number, string>()
-  none(tables.marks, 'marks', ({ block, place }) => {
-    const hash = place.split('/')[1] as string
-    const known = hashes.get(block) ?? hash
-    hashes.set(block, known)
-    return known !== hash
-  }, (mark) => `${now.kind}: marks of two blocks at height ${mark.block}`)
+  none(
+    tables.marks,
+    'marks',
+    ({ block, place }) => {
+      const hash = place.split('/')[1] as string
+      const known = hashes.get(block) ?? hash
+      hashes.set(block, known)
+      return known !== hash
+    },
+    (mark) => `${now.kind}: marks of two blocks at height ${mark.block}`,
+  )
 }
 
 function cursor({ now, before, tables, catchingUp }: Checked): void {
   const at = now.cursor ?? now.startBlock - 1
-  if (!catchingUp) none(tables.marks, 'marks', (mark) => mark.block > at, (mark) => `${now.kind}: ${mark.place} is marked above the cursor ${at}`)
-  must(now.settled === null || now.settled <= at, 'settled', () => `${now.kind}: settled ${now.settled} is above the cursor ${at}`)
-  must(now.settled === null || (now.finalized !== null && now.settled <= now.finalized), 'settled', () => `${now.kind}: settled ${now.settled}, but only ${now.finalized} is final`)
+  if (!catchingUp)
+    none(
+      tables.marks,
+      'marks',
+      (mark) => mark.block > at,
+      (mark) => `${now.kind}: ${mark.place} is marked above the cursor ${at}`,
+    )
+  must(
+    now.settled === null || now.settled <= at,
+    'settled',
+    () => `${now.kind}: settled ${now.settled} is above the cursor ${at}`,
+  )
+  must(
+    now.settled === null || (now.finalized !== null && now.settled <= now.finalized),
+    'settled',
+    () => `${now.kind}: settled ${now.settled}, but only ${now.finalized} is final`,
+  )
   if (!before) return
   must(now.epoch >= before.epoch, 'cursor', () => `${now.kind}: the epoch fell from ${before.epoch} to ${now.epoch}`)
   const back = at < (before.cursor ?? before.startBlock - 1)
-  must(!back || now.epoch > before.epoch || catchingUp, 'cursor', () => `${now.kind}: the cursor went back from ${before.cursor} to ${at} in one epoch`)
+  must(
+    !back || now.epoch > before.epoch || catchingUp,
+    'cursor',
+    () => `${now.kind}: the cursor went back from ${before.cursor} to ${at} in one epoch`,
+  )
   for (const line of ['settled', 'finalized', 'lowWater'] as const) {
     const was = before[line] ?? -1
-    must((now[line] ?? -1) >= was, line === 'lowWater' ? 'marks' : 'settled', () => `${now.kind}: ${line} went back from ${was} to ${now[line]}`)
+    must(
+      (now[line] ?? -1) >= was,
+      line === 'lowWater' ? 'marks' : 'settled',
+      () => `${now.kind}: ${line} went back from ${was} to ${now[line]}`,
+    )
   }
 }
 
@@ -153,40 +204,72 @@ function kept({ now, tables, options }: Checked): void {
   const settled = isStaged(now, options) ? (now.settled ?? -1) : Number.POSITIVE_INFINITY
   const events = now.kind === 'managed' ? tables.rows : tables.effects
   const due = events.filter((event) => event.block > settled).map((event) => event.block)
-  must(tables.kept.length === due.length && tables.kept.every((block, i) => block === [...due].sort((a, b) => a - b)[i]), 'undo', () => {
-    return `${now.kind}: above the settled block ${settled} there are ${due.length} events, and ${tables.kept.length} are kept`
-  })
+  must(
+    tables.kept.length === due.length && tables.kept.every((block, i) => block === [...due].sort((a, b) => a - b)[i]),
+    'undo',
+    () => {
+      return `${now.kind}: above the settled block ${settled} there are ${due.length} events, and ${tables.kept.length} are kept`
+    },
+  )
 }
 
 function trail({ now, tables }: Checked): void {
   const line = Math.max(now.settled ?? -1, now.finalized ?? -1)
-  none(tables.marks, 'undo', ({ block, place }) => block > line && tables.trail.get(block) !== place.split('/')[1], (mark) => `${now.kind}: block ${mark.block} has events and is not remembered as it was applied`)
+  none(
+    tables.marks,
+    'undo',
+    ({ block, place }) => block > line && tables.trail.get(block) !== place.split('/')[1],
+    (mark) => `${now.kind}: block ${mark.block} has events and is not remembered as it was applied`,
+  )
   // The block on the line stays until the next one settles, also when that settles in the commit that applies it.
   const below = [...tables.trail.keys()].filter((block) => block < (now.settled ?? -1))
-  must(below.length <= 1, 'bounds', () => `${now.kind}: blocks ${below.join(' ')} are remembered below the settled ${now.settled}`)
+  must(
+    below.length <= 1,
+    'bounds',
+    () => `${now.kind}: blocks ${below.join(' ')} are remembered below the settled ${now.settled}`,
+  )
 }
 
 function xor(marks: readonly MarkLine[]): string {
-  return marks.reduce((sum, mark) => sum ^ BigInt(`0x${mark.stable}`), 0n).toString(16).padStart(32, '0')
+  return marks
+    .reduce((sum, mark) => sum ^ BigInt(`0x${mark.stable}`), 0n)
+    .toString(16)
+    .padStart(32, '0')
 }
 
 /** The rows of the commits cover the applied blocks without a gap, and count and sum up what is applied there. */
 function commits({ now, tables, tampered }: Checked): void {
   if (tampered) return
   const end = tables.commits.reduce((next, row) => {
-    must(row.first === next && row.last >= row.first, 'one commit', () => `${now.kind}: a commit covers ${row.first} to ${row.last}, expected one from ${next}`)
+    must(
+      row.first === next && row.last >= row.first,
+      'one commit',
+      () => `${now.kind}: a commit covers ${row.first} to ${row.last}, expected one from ${next}`,
+    )
     return row.last + 1
   }, now.startBlock)
-  must(end - 1 === (now.cursor ?? now.startBlock - 1), 'one commit', () => `${now.kind}: commits reach to ${end - 1}, the cursor is ${now.cursor}`)
+  must(
+    end - 1 === (now.cursor ?? now.startBlock - 1),
+    'one commit',
+    () => `${now.kind}: commits reach to ${end - 1}, the cursor is ${now.cursor}`,
+  )
   for (const row of tables.commits) sums(now, tables, row)
 }
 
 function sums(now: WatcherState, tables: WatcherTables, row: CommitLine): void {
   const within = (one: { readonly block: number }) => one.block >= row.first && one.block <= row.last
   const found = (now.kind === 'managed' ? tables.rows : tables.effects).filter(within).length
-  must(found === row.events, 'one commit', () => `${now.kind}: ${row.first} to ${row.last} were committed with ${row.events} events, and ${found} stand`)
+  must(
+    found === row.events,
+    'one commit',
+    () => `${now.kind}: ${row.first} to ${row.last} were committed with ${row.events} events, and ${found} stand`,
+  )
   if (row.first <= (now.lowWater ?? -1)) return
-  must(xor(tables.marks.filter(within)) === row.digest, 'one commit', () => `${now.kind}: the digest of ${row.first} to ${row.last} is not that of its marks`)
+  must(
+    xor(tables.marks.filter(within)) === row.digest,
+    'one commit',
+    () => `${now.kind}: the digest of ${row.first} to ${row.last} is not that of its marks`,
+  )
 }
 
 /** Everything that grows has a limit (P6), and forgetting stays behind it (P7). */
@@ -198,8 +281,16 @@ function bounds({ now, tables, options, catchingUp }: Checked): void {
   must(now.lowWater === null || now.lowWater <= Math.min(settled, at - retentionBlocks), 'marks', () => {
     return `${now.kind}: marks are forgotten up to ${now.lowWater}; settled ${settled}, cursor ${at}, kept for ${retentionBlocks} blocks`
   })
-  must(at - settled <= undoLimitBlocks, 'bounds', () => `${now.kind}: ${at - settled} blocks are applied and not settled`)
-  must(tables.trail.size <= at - settled + 2, 'bounds', () => `${now.kind}: ${tables.trail.size} blocks are remembered for ${at - settled}`)
+  must(
+    at - settled <= undoLimitBlocks,
+    'bounds',
+    () => `${now.kind}: ${at - settled} blocks are applied and not settled`,
+  )
+  must(
+    tables.trail.size <= at - settled + 2,
+    'bounds',
+    () => `${now.kind}: ${tables.trail.size} blocks are remembered for ${at - settled}`,
+  )
 }
 
 const CHECKS = [oneCommit, balances, order, cursor, finals, kept, trail, commits, bounds]

@@ -12,7 +12,10 @@ function expectedLines(blocks: readonly OracleBlock[], watcher: WatcherState, to
   return found.flatMap(({ block, log }) => {
     const moved = readTransfer(log)
     if (!moved) return []
-    const place = watcher.kind === 'managed' ? `${block.number}/${block.hash}` : `${block.number}/${block.hash}/${log.transactionHash}/${log.logIndex}`
+    const place =
+      watcher.kind === 'managed'
+        ? `${block.number}/${block.hash}`
+        : `${block.number}/${block.hash}/${log.transactionHash}/${log.logIndex}`
     const amount = watcher.kind === 'managed' ? '' : ` ${moved.value}`
     return [`${place} ${moved.from} ${moved.to}${amount}`.toLowerCase()]
   })
@@ -21,9 +24,30 @@ function expectedLines(blocks: readonly OracleBlock[], watcher: WatcherState, to
 /** What the watcher's tables say. */
 function actualLines({ kind }: WatcherState, tables: WatcherTables, to: number): Line[] {
   if (kind !== 'managed') {
-    return tables.effects.filter((row) => row.block <= to).map((row) => `${row.place} ${row.sender} ${row.receiver} ${row.amount}`.toLowerCase())
+    return tables.effects
+      .filter((row) => row.block <= to)
+      .map((row) => `${row.place} ${row.sender} ${row.receiver} ${row.amount}`.toLowerCase())
   }
-  return tables.rows.filter((row) => row.block <= to).map((row) => `${row.block}/${row.hash} ${row.sender} ${row.receiver}`.toLowerCase())
+  return tables.rows
+    .filter((row) => row.block <= to)
+    .map((row) => `${row.block}/${row.hash} ${row.sender} ${row.receiver}`.toLowerCase())
+}
+
+/** What a naive replay has and the watcher has not, or the other way round; null: they are equal. */
+export function contentDifference(
+  blocks: readonly OracleBlock[],
+  watcher: WatcherState,
+  tables: WatcherTables,
+  to: number,
+): string | null {
+  const should = expectedLines(blocks, watcher, to)
+  const is = actualLines(watcher, tables, to)
+  // Managed rows have no order of their own; effects come in the order of the calls, which is the chain's (P5).
+  if (watcher.kind === 'managed') for (const lines of [should, is]) lines.sort()
+  const wrong = should.findIndex((line, i) => line !== is[i])
+  if (wrong === -1 && is.length === should.length) return null
+  const at = wrong === -1 ? should.length : wrong
+  return `up to block ${to} there are ${is.length} effects, expected ${should.length}; first difference: ${is[at] ?? 'none'}, expected ${should[at] ?? 'none'}`
 }
 
 /**
@@ -37,13 +61,6 @@ export function checkContent(
   tables: WatcherTables,
   to: number,
 ): void {
-  const should = expectedLines(blocks, watcher, to)
-  const is = actualLines(watcher, tables, to)
-  // Managed rows have no order of their own; effects come in the order of the calls, which is the chain's (P5).
-  if (watcher.kind === 'managed') for (const lines of [should, is]) lines.sort()
-  const wrong = should.findIndex((line, i) => line !== is[i])
-  must(wrong === -1 && is.length === should.length, kind, () => {
-    const at = wrong === -1 ? should.length : wrong
-    return `${watcher.kind}: up to block ${to} there are ${is.length} effects, expected ${should.length}; first difference: ${is[at] ?? 'none'}, expected ${should[at] ?? 'none'}`
-  })
+  const difference = contentDifference(blocks, watcher, tables, to)
+  must(difference === null, kind, () => `${watcher.kind}: ${difference}`)
 }

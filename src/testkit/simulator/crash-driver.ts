@@ -1,4 +1,9 @@
-import { openDefault, type SqliteDatabaseLike, type SqliteParameter, type SqliteStatementLike } from '../../store/sqlite/driver.ts'
+import {
+  openDefault,
+  type SqliteDatabaseLike,
+  type SqliteParameter,
+  type SqliteStatementLike,
+} from '../../store/sqlite/driver.ts'
 import type { Mishap } from './plan.ts'
 
 /** What a dead process gets from each statement: nothing it does reaches the disk any more. */

@@ -23,8 +23,6 @@ export class Guardian {
   readonly #tampered = new Set<string>()
   /** The epoch in which a person took effects back by hand: marks and effects agree again in the next one. */
   readonly #corrected = new Map<string, number>()
-  /** How often a reorg was accepted since the watcher last committed. */
-  readonly #accepted = new Map<string, number>()
 
   constructor(options: SwarmOptions, chain: SimChain, probe: Probe) {
     this.#options = options
@@ -49,10 +47,6 @@ export class Guardian {
 
   corrected({ kind, epoch }: WatcherState): void {
     this.#corrected.set(kind, epoch)
-  }
-
-  accepted({ kind }: WatcherState): void {
-    this.#accepted.set(kind, (this.#accepted.get(kind) ?? 0) + 1)
   }
 
   /** @throws {SimulationFailure} when the database breaks a promise, or a watcher halted without a reason */
@@ -88,9 +82,9 @@ export class Guardian {
     const before = this.#before.get(now.kind)
     const epoch = this.#corrected.get(now.kind)
     if (epoch !== undefined && now.epoch > epoch) this.#corrected.delete(now.kind)
-    if (before && (now.epoch > before.epoch || (now.cursor ?? -1) > (before.cursor ?? -1))) this.#accepted.delete(now.kind)
     const moved = this.#moved.get(now.kind)
-    if (moved !== undefined && ((now.cursor ?? 0) >= moved || (before && now.epoch > before.epoch))) this.#moved.delete(now.kind)
+    if (moved !== undefined && ((now.cursor ?? 0) >= moved || (before && now.epoch > before.epoch)))
+      this.#moved.delete(now.kind)
   }
 
   /** A token once replaced never comes back. */
@@ -108,14 +102,17 @@ export class Guardian {
 
   /** With every URL serving another chain the watchers stop, and go on when they serve the right one. */
   #wrongChain(code: string): boolean {
-    const wrong = this.#options.faults.every((faults) => faultGroups.wrongChain.some((name) => faults[name] !== undefined))
+    const wrong = this.#options.faults.every((faults) =>
+      faultGroups.wrongChain.some((name) => faults[name] !== undefined),
+    )
     return code === 'CHAIN_MISMATCH' && wrong
   }
 
   #permits(kind: string, code: string): boolean {
     const cannotUndo = kind === 'confirmed'
     const violated = this.#chain.violated !== null
-    if (code === 'REORG_BELOW_CONFIRMATIONS') return cannotUndo && this.#chain.replacedConfirmed(this.#options.confirmations)
+    if (code === 'REORG_BELOW_CONFIRMATIONS')
+      return cannotUndo && this.#chain.replacedConfirmed(this.#options.confirmations)
     if (code === 'SWEEP_DIFFERS') return cannotUndo && mayBeWrong(this.#options)
     return code === 'REORG_BELOW_FINALITY' && violated
   }
@@ -131,8 +128,13 @@ export class Guardian {
   }
 
   /** The chain replaced what was settled: nothing can be given up there, so the watcher stays halted. */
-  hasEnded({ kind, state, code }: WatcherState): boolean {
-    return state === 'halted' && code === 'REORG_BELOW_FINALITY' && (this.#accepted.get(kind) ?? 0) > 1
+  hasEnded({ state, code, settled }: WatcherState): boolean {
+    return (
+      state === 'halted' &&
+      ACCEPTABLE.includes(code) &&
+      this.#chain.violated !== null &&
+      this.#chain.violated < (settled ?? -1)
+    )
   }
 
   /** At the end: the whole of the final chain, once, and settled. */

@@ -100,10 +100,16 @@ const managedOf = (table: string) => `
 const creditOf = (name: string) => `
   INSERT INTO ${name}_balances (account, amount) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`
 
-type RawWatcher = Omit<WatcherState, 'kind' | 'code' | 'above'> & { readonly name: string; readonly reason: string | null }
+type RawWatcher = Omit<WatcherState, 'kind' | 'code' | 'above'> & {
+  readonly name: string
+  readonly reason: string | null
+}
 
 function stateOf({ name, reason, ...row }: RawWatcher): WatcherState {
-  const { code = '', values = {} } = (reason === null ? {} : JSON.parse(reason)) as { code?: string; values?: { above?: number } }
+  const { code = '', values = {} } = (reason === null ? {} : JSON.parse(reason)) as {
+    code?: string
+    values?: { above?: number }
+  }
   return { ...row, kind: name.slice(0, name.indexOf('/')) as WatcherKind, code, above: values.above ?? null }
 }
 
@@ -141,7 +147,11 @@ export class Inspector {
     return {
       marks: this.#all<MarkLine>(MARKS, id),
       effects: own ? this.#all<EffectLine>(effectsOf(kind)) : [],
-      balances: new Map(own ? this.#all<{ account: string; amount: number }>(balancesOf(kind)).map((row) => [row.account, row.amount]) : []),
+      balances: new Map(
+        own
+          ? this.#all<{ account: string; amount: number }>(balancesOf(kind)).map((row) => [row.account, row.amount])
+          : [],
+      ),
       finals: own ? this.#all<WatcherTables['finals'][number]>(finalsOf(kind)) : [],
       rows: managed ? this.#all<RowLine>(managedOf(`${kind}_rows`)) : [],
       paid: kind === 'managed' ? this.#all<RowLine>(managedOf('managed_paid')) : [],
@@ -154,7 +164,11 @@ export class Inspector {
   /** What a person does with a database shell. */
   moveCursor(watcher: WatcherState, block: number, hash: string): void {
     const update = this.#one('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ? WHERE id = ?')
-    update.run(block, Uint8Array.from((hash.slice(2).match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16))), watcher.id)
+    update.run(
+      block,
+      Uint8Array.from((hash.slice(2).match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16))),
+      watcher.id,
+    )
   }
 
   /** Takes effects back, as a person does whose watcher cannot. */

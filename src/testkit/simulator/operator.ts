@@ -2,9 +2,10 @@ import { connectAdmin } from '../../app/tidemark.ts'
 import { sqlite } from '../../store/sqlite/index.ts'
 import type { TestWorld } from '../test-world.ts'
 import { CHAIN } from './application.ts'
+import { contentDifference } from './content.ts'
 import type { Disk } from './disk.ts'
 import type { Guardian } from './guardian.ts'
-import type { Inspector, WatcherState } from './inspector.ts'
+import type { EffectLine, Inspector, WatcherState, WatcherTables } from './inspector.ts'
 import { mayBeWrong, type SwarmOptions } from './options.ts'
 import type { SimChain } from './sim-chain.ts'
 
@@ -42,24 +43,34 @@ export class Operator {
       if (!acceptReorg && !guardian.mayResume(watcher)) continue
       const corrected = acceptReorg ? this.#correct(inspector, watcher) : 0
       await this.#admin((admin) => admin.resume(`${watcher.kind}/${CHAIN}`, BY, { acceptReorg }))
-      said.push(acceptReorg ? `accepted the reorg of ${watcher.kind}, ${corrected} entries taken back by hand` : `resumed ${watcher.kind}`)
+      said.push(
+        acceptReorg
+          ? `accepted the reorg of ${watcher.kind}, ${corrected} entries taken back by hand`
+          : `resumed ${watcher.kind}`,
+      )
     }
     return said.length > 0 ? said.join(', ') : undefined
   }
 
   /** Takes back by hand what a watcher without undo did in blocks that are gone, or are to be applied again. */
   #correct(inspector: Inspector, watcher: WatcherState): number {
-    const { guardian, chain } = this.#ground
-    guardian.accepted(watcher)
+    const { guardian } = this.#ground
     if (watcher.kind !== 'confirmed') return 0
-    const orphaned = (block: number, hash: string) => chain.chain.blockByNumber(block)?.hash !== hash
-    const gone = inspector.tables(watcher).effects.filter(({ block, place }) => {
-      if (block <= (watcher.settled ?? -1)) return false
-      return watcher.above === null ? orphaned(block, place.split('/')[1] as string) : block > watcher.above
-    })
+    const tables = inspector.tables(watcher)
+    const gone = tables.effects.filter(
+      (effect) => effect.block > (watcher.settled ?? -1) && this.#isWrong(watcher, tables, effect),
+    )
     inspector.takeBack(watcher.kind, gone)
     if (gone.length > 0) guardian.corrected(watcher)
     return gone.length
+  }
+
+  /** Orphaned by now; or above the block to which the second reading goes back, when it is right about a difference. */
+  #isWrong(watcher: WatcherState, tables: WatcherTables, { block, place }: EffectLine): boolean {
+    const { chain } = this.#ground
+    if (watcher.code !== 'SWEEP_DIFFERS') return chain.chain.blockByNumber(block)?.hash !== place.split('/')[1]
+    const last = Math.min(chain.floor, watcher.cursor ?? -1)
+    return block > (watcher.above ?? -1) && contentDifference(chain.chain.canonical(), watcher, tables, last) !== null
   }
 
   async pause(inspector: Inspector, kind: string): Promise<string | undefined> {

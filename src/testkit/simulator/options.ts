@@ -1,6 +1,6 @@
+import type { SealRules } from '../fake-block.ts'
 import type { FaultSettings } from '../fault-plan.ts'
 import { type FaultName, faultGroups } from '../faults.ts'
-import type { SealRules } from '../fake-block.ts'
 import type { RefusalStyle } from '../provider-errors.ts'
 import { Random } from '../random.ts'
 import type { NodeHabits } from '../rpc-methods.ts'
@@ -127,12 +127,13 @@ const STYLES: readonly RefusalStyle[] = ['infura', 'quicknode', 'blast', 'ronin'
 
 /** Without a limit of calls in a batch: to keep to it is the work of the HTTP transport, which has no part here. */
 function drawHabits(random: Random): Partial<NodeHabits> {
+  const maxRange = random.pick([3, 10, null, null])
   return {
     aboveHead: random.pick(['silent', 'error']),
     keepsOrphans: random.chance(0.7),
-    maxRange: random.pick([3, 10, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]),
+    ...(maxRange === null ? {} : { maxRange }),
     // No block of a plan holds more logs than this, re-included ones among them.
-    maxResults: random.pick([400, Number.POSITIVE_INFINITY]),
+    ...(random.chance(0.5) ? { maxResults: 400 } : {}),
     refuses: random.pick(STYLES),
   }
 }

@@ -18,12 +18,29 @@ test('the same seed draws the same options and the same plan', () => {
 
 test('300 seeds hold every kind of action, mishap and misbehaviour', () => {
   const kinds: readonly ActionKind[] = [
-    'mine', 'reorg', 'winBack', 'finality', 'faults', 'wait', 'wallJump', 'run', 'overlap', 'pauseDuring', 'arm', 'restart', 'handlerFault',
-    'resume', 'pause', 'moveCursor', 'violate',
+    'mine',
+    'reorg',
+    'winBack',
+    'finality',
+    'faults',
+    'wait',
+    'wallJump',
+    'run',
+    'overlap',
+    'pauseDuring',
+    'arm',
+    'restart',
+    'handlerFault',
+    'resume',
+    'pause',
+    'moveCursor',
+    'violate',
   ]
   expect(new Set(all.map((action) => action.kind))).toEqual(new Set(kinds))
   expect(new Set(all.flatMap((action) => (action.kind === 'arm' ? [action.mishap] : [])))).toEqual(new Set(MISHAPS))
-  expect(new Set(all.flatMap((action) => (action.kind === 'handlerFault' ? [action.does] : [])))).toEqual(new Set(MISBEHAVIOURS))
+  expect(new Set(all.flatMap((action) => (action.kind === 'handlerFault' ? [action.does] : [])))).toEqual(
+    new Set(MISBEHAVIOURS),
+  )
 })
 
 test('whole faults are off in some runs and common in others', () => {

@@ -68,7 +68,16 @@ export type Misbehaviour =
   /** Ends the transaction through `raw` and opens one that looks the same: only the nonce tells. */
   | 'reopen'
 
-export const MISBEHAVIOURS: readonly Misbehaviour[] = ['throw', 'throw-after', 'hang', 'swallow', 'promise', 'commit', 'rollback', 'reopen']
+export const MISBEHAVIOURS: readonly Misbehaviour[] = [
+  'throw',
+  'throw-after',
+  'hang',
+  'swallow',
+  'promise',
+  'commit',
+  'rollback',
+  'reopen',
+]
 
 export type Stage = 'prepare' | 'handle' | 'undo' | 'final'
 
@@ -155,7 +164,14 @@ function drawArm(random: Random, process: number): Action {
 function drawHandlerFault(random: Random, watchers: number): Action {
   const stage = random.pick(['prepare', 'handle', 'handle', 'undo', 'final'] as const)
   const does = random.pick(stage === 'prepare' ? (['throw', 'hang'] as const) : MISBEHAVIOURS)
-  return { kind: 'handlerFault', watcher: random.int(0, watchers - 1), stage, does, after: random.pick([0, 0, 1, 2, 5]), times: random.pick([1, 1, 2]) }
+  return {
+    kind: 'handlerFault',
+    watcher: random.int(0, watchers - 1),
+    stage,
+    does,
+    after: random.pick([0, 0, 1, 2, 5]),
+    times: random.pick([1, 1, 2]),
+  }
 }
 
 function drawOverlap(random: Random, processes: number): Action {
@@ -167,7 +183,10 @@ function drawOverlap(random: Random, processes: number): Action {
 type Draw = (random: Random, options: SwarmOptions) => Action
 
 const DRAW: Readonly<Record<ActionKind, Draw>> = {
-  mine: (random, { density }) => ({ kind: 'mine', blocks: drawBlocks(random, random.pick([1, 1, 1, 2, 3, 6]), density) }),
+  mine: (random, { density }) => ({
+    kind: 'mine',
+    blocks: drawBlocks(random, random.pick([1, 1, 1, 2, 3, 6]), density),
+  }),
   reorg: (random, { reorgDepth, density }) => ({
     kind: 'reorg',
     depth: random.int(1, reorgDepth),
@@ -175,16 +194,28 @@ const DRAW: Readonly<Record<ActionKind, Draw>> = {
     extraBlocks: random.pick([-1, 0, 1, 1, 1, 2]),
     fresh: drawBlock(random, density / 2),
   }),
-  winBack: (random, { density }) => ({ kind: 'winBack', extraBlocks: random.int(0, 2), fresh: drawBlock(random, density) }),
+  winBack: (random, { density }) => ({
+    kind: 'winBack',
+    extraBlocks: random.int(0, 2),
+    fresh: drawBlock(random, density),
+  }),
   finality: (random) => ({
     kind: 'finality',
     to: random.pick(['follow', 'follow', 'lag', 'stepBack', 'unresolved'] as const),
     by: random.int(1, 12),
   }),
-  faults: (random, { faults }) => ({ kind: 'faults', provider: random.int(0, faults.length - 1), on: random.chance(0.5) }),
+  faults: (random, { faults }) => ({
+    kind: 'faults',
+    provider: random.int(0, faults.length - 1),
+    on: random.chance(0.5),
+  }),
   wait: (random) => ({ kind: 'wait', ms: random.pick([100, 1_000, 15_000, 120_000]) }),
   wallJump: (random) => ({ kind: 'wallJump', ms: random.pick([-86_400_000, -5_000, 5_000, 86_400_000]) }),
-  run: (random, { processes }) => ({ kind: 'run', process: random.int(0, processes - 1), budgetMs: random.pick([1, 20, 200, 5_000]) }),
+  run: (random, { processes }) => ({
+    kind: 'run',
+    process: random.int(0, processes - 1),
+    budgetMs: random.pick([1, 20, 200, 5_000]),
+  }),
   overlap: (random, { processes }) => drawOverlap(random, processes),
   pauseDuring: (random, { processes, watchers }) => ({
     kind: 'pauseDuring',
@@ -197,7 +228,11 @@ const DRAW: Readonly<Record<ActionKind, Draw>> = {
   handlerFault: (random, { watchers }) => drawHandlerFault(random, watchers.length),
   resume: () => ({ kind: 'resume' }),
   pause: (random, { watchers }) => ({ kind: 'pause', watcher: random.int(0, watchers.length - 1) }),
-  moveCursor: (random, { watchers }) => ({ kind: 'moveCursor', watcher: random.int(0, watchers.length - 1), back: random.int(1, 6) }),
+  moveCursor: (random, { watchers }) => ({
+    kind: 'moveCursor',
+    watcher: random.int(0, watchers.length - 1),
+    back: random.int(1, 6),
+  }),
   violate: (random, { density }) => ({ kind: 'violate', below: random.int(1, 3), fresh: drawBlock(random, density) }),
 }
 

@@ -7,7 +7,12 @@ import type { Misbehaviour, Stage } from './plan.ts'
 /** Virtual milliseconds: above any limit that a run gives its handlers. */
 const HANG_MS = 20_000
 
-const THROWN = { prepare: 'PREPARE_FAILED', handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
+const THROWN = {
+  prepare: 'PREPARE_FAILED',
+  handle: 'HANDLER_FAILED',
+  undo: 'UNDO_FAILED',
+  final: 'FINAL_FAILED',
+} as const
 
 /** The code with which a watcher must halt after a misbehaviour. */
 function codeOf(stage: Stage, does: Misbehaviour): string {

@@ -102,7 +102,9 @@ export class SimProcess {
         this.#struck += 1
         if (mishap.startsWith('die') || mishap.startsWith('power')) tally.crashes += 1
         else tally.diskFaults += 1
-        log(`   process ${this.index}: ${mishap} at statement ${this.driver.statements}, ${sql.trim().slice(0, 40).replace(/\s+/g, ' ')}`)
+        log(
+          `   process ${this.index}: ${mishap} at statement ${this.driver.statements}, ${sql.trim().slice(0, 40).replace(/\s+/g, ' ')}`,
+        )
       },
     })
   }
@@ -112,7 +114,14 @@ export class SimProcess {
     const { driver, gate } = this
     return providers.map(
       (rpc, i) =>
-        new ProcessTransport({ rpc, clock, gate, liar: i === 0 ? liar : null, latencyMs: options.latencyMs, isDead: () => driver.dead }),
+        new ProcessTransport({
+          rpc,
+          clock,
+          gate,
+          liar: i === 0 ? liar : null,
+          latencyMs: options.latencyMs,
+          isDead: () => driver.dead,
+        }),
     )
   }
 
@@ -129,7 +138,14 @@ export class SimProcess {
       maxRange,
     }
     const store = sqlite({ file: disk.file, open: this.driver.open, busyTimeoutMs: 0, world })
-    const config = defineConfig({ store, chains: { [CHAIN]: chain }, watchers, retentionBlocks, undoLimitBlocks, build: `${this.index}.${this.#incarnation}` })
+    const config = defineConfig({
+      store,
+      chains: { [CHAIN]: chain },
+      watchers,
+      retentionBlocks,
+      undoLimitBlocks,
+      build: `${this.index}.${this.#incarnation}`,
+    })
     const tidemark = createTidemark(config, { world })
     this.#listen(tidemark)
     return tidemark
@@ -144,7 +160,9 @@ export class SimProcess {
       claimed(watcher, 'cursor', to)
       tell(`${watcher} applied ${from} to ${to}, ${events} events${duplicates > 0 ? `, ${duplicates} known` : ''}`)
     })
-    tidemark.on('undone', ({ watcher, to, events, why }) => tell(`${watcher} went back to ${to}, ${events} events undone (${why})`))
+    tidemark.on('undone', ({ watcher, to, events, why }) =>
+      tell(`${watcher} went back to ${to}, ${events} events undone (${why})`),
+    )
     tidemark.on('settled', ({ watcher, through }) => {
       claimed(watcher, 'settled', through)
       tell(`${watcher} settled ${through}`)
@@ -200,6 +218,9 @@ export class SimProcess {
   #refused(error: unknown): string {
     if (this.dead) return 'died'
     if (TidemarkError.is(error) && error.kind === 'retries' && this.#struck > 0) return `refused: ${error.code}`
-    return fail('unexpected', `runOnce of process ${this.index} threw: ${error instanceof Error ? error.message : String(error)}`)
+    return fail(
+      'unexpected',
+      `runOnce of process ${this.index} threw: ${error instanceof Error ? error.message : String(error)}`,
+    )
   }
 }

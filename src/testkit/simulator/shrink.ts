@@ -21,7 +21,12 @@ const MAX_TRIES = 400
 
 /** What stays of a failure when numbers and hashes are taken off. */
 function wayOf({ failure }: SimulationReport): string {
-  return failure ? `${failure.kind} ${failure.words.split('\n')[0]?.replace(/0x[0-9a-f]+|\d+/g, '#').slice(0, 60)}` : 'none'
+  return failure
+    ? `${failure.kind} ${failure.words
+        .split('\n')[0]
+        ?.replace(/0x[0-9a-f]+|\d+/g, '#')
+        .slice(0, 60)}`
+    : 'none'
 }
 
 class Shrinker {
@@ -65,16 +70,24 @@ class Shrinker {
 
   /** Switches off what the failure does not need. */
   async options(): Promise<void> {
-    const simpler: Partial<SwarmOptions>[] = [{ history: 0 }, { lies: 0 }, { latencyMs: 0 }, { handlerMs: 0 }, { minDepth: 0 }, { maxEvents: 500 }, { maxRange: 500 }]
+    const simpler: Partial<SwarmOptions>[] = [
+      { history: 0 },
+      { lies: 0 },
+      { latencyMs: 0 },
+      { handlerMs: 0 },
+      { minDepth: 0 },
+      { maxEvents: 500 },
+      { maxRange: 500 },
+    ]
     for (const change of simpler) await this.#change(change)
-    for (const [i, faults] of this.#best.options.faults.entries()) {
-      for (const name of Object.keys(faults)) await this.#withoutFault(i, name)
+    for (const [i, own] of this.#best.options.faults.entries()) {
+      for (const name of Object.keys(own)) await this.#withoutFault(i, name)
     }
   }
 
   async #change(change: Partial<SwarmOptions>): Promise<void> {
     const { plan, options } = this.#best
-    const same = Object.entries(change).every(([key, value]) => options[key as keyof SwarmOptions] === value)
+    const same = Object.entries(change).every(([key, value]) => JSON.stringify(options[key as keyof SwarmOptions]) === JSON.stringify(value))
     if (!same) await this.#try({ plan, options: { ...options, ...change } })
   }
 
@@ -92,6 +105,8 @@ export async function shrink(input: SimulateInput): Promise<Shrunk | null> {
   const report = await simulate({ seed: input.seed, ...start })
   if (report.ok) return null
   const shrinker = new Shrinker(input.seed, start, report)
+  // Options first: a world without the faults that are not needed makes more of the actions superfluous.
+  await shrinker.options()
   await shrinker.actions()
   await shrinker.options()
   await shrinker.actions()

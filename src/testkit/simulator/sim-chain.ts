@@ -2,8 +2,8 @@ import type { Hex } from '../../util/bytes.ts'
 import type { FakeBlock } from '../fake-block.ts'
 import { FakeChain, type Reorg } from '../fake-chain.ts'
 import { type FakeLog, nftTransfer, type TransactionInput, testAddress, transfer } from '../fake-log.ts'
-import type { Action, BlockPlan, LogPlan, PlannedAction, TransactionPlan } from './plan.ts'
 import type { SwarmOptions } from './options.ts'
+import type { Action, BlockPlan, LogPlan, PlannedAction, TransactionPlan } from './plan.ts'
 
 export const CHAIN_ID = 1
 export const TOKEN = testAddress('TOKEN')
@@ -35,7 +35,7 @@ type FinalityAction = Extract<Action, { kind: 'finality' }>
 export class SimChain {
   readonly chain: FakeChain
   reorgs = 0
-  /** The chain broke its promise: blocks up to here had been final. */
+  /** The chain broke its promise: blocks above this one were replaced although they were final. */
   violated: number | null = null
   /** The highest block that was ever final. */
   floor = 0
@@ -88,12 +88,21 @@ export class SimChain {
     return this.#told(this.#replace(action, depth, { ...action }))
   }
 
-  #replace(action: PlannedAction & { readonly fresh: BlockPlan }, depth: number, how: { reinclude?: ReorgAction['reinclude']; extraBlocks?: number; violateFinality?: boolean }): Reorg {
+  #replace(
+    action: PlannedAction & { readonly fresh: BlockPlan },
+    depth: number,
+    how: { reinclude?: ReorgAction['reinclude']; extraBlocks?: number; violateFinality?: boolean },
+  ): Reorg {
     const base = this.chain.head().number - depth
     const old = this.chain.branch
     const also = (number: number) => (number === base + 1 ? this.#contents(action.id, 0, action.fresh) : [])
     const { reinclude = 'same', extraBlocks = 1, violateFinality = false } = how
-    const reorg = this.chain.reorg(depth, { reinclude, extraBlocks: Math.max(extraBlocks, 1 - depth), also, violateFinality })
+    const reorg = this.chain.reorg(depth, {
+      reinclude,
+      extraBlocks: Math.max(extraBlocks, 1 - depth),
+      also,
+      violateFinality,
+    })
     this.#left(old, base)
     return reorg
   }
@@ -151,7 +160,7 @@ export class SimChain {
     const base = Math.max(0, this.floor - action.below)
     const depth = this.chain.head().number - base
     if (depth < 1 || this.floor === 0) return 'nothing is final yet'
-    this.violated = this.floor
+    this.violated = base
     const extraBlocks = this.#options.finalDepth + 2
     return this.#told(this.#replace(action, depth, { reinclude: 'some-dropped', extraBlocks, violateFinality: true }))
   }

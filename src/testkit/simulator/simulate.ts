@@ -72,7 +72,18 @@ export async function simulate(input: SimulateInput): Promise<SimulationReport> 
     if (failure) trace.add(`FAILED, ${failure.kind}: ${failure.words}`)
     const { steps, tally, reorgs, faults } = simulation
     const { events, crashes } = tally
-    return { seed: input.seed, ok: failure === null, failure, steps, events, reorgs, crashes, faults, traceHash: trace.end(), story: trace.story }
+    return {
+      seed: input.seed,
+      ok: failure === null,
+      failure,
+      steps,
+      events,
+      reorgs,
+      crashes,
+      faults,
+      traceHash: trace.end(),
+      story: trace.story,
+    }
   } finally {
     simulation.close()
   }

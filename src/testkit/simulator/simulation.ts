@@ -7,8 +7,8 @@ import { Disk } from './disk.ts'
 import { fail, must } from './failure.ts'
 import { Guardian } from './guardian.ts'
 import { Inspector, type WatcherState } from './inspector.ts'
-import type { SwarmOptions } from './options.ts'
 import { Operator } from './operator.ts'
+import type { SwarmOptions } from './options.ts'
 import { type Action, drawBlocks, type PlannedAction } from './plan.ts'
 import { Probe } from './probe.ts'
 import { type Ground, SimProcess, type Tally } from './process.ts'
@@ -54,13 +54,24 @@ export class Simulation {
     this.#trace = trace
     this.clock = new TestWorld({ seed, autoAdvance: true })
     this.chain = new SimChain(seed, options)
-    this.chain.mine(0xffff, drawBlocks(new Random(seed).fork('history'), options.history, options.history > 100 ? 0.08 : options.density))
+    this.chain.mine(
+      0xffff,
+      drawBlocks(new Random(seed).fork('history'), options.history, options.history > 100 ? 0.08 : options.density),
+    )
     this.probe = new Probe(this.clock, options.handlerMs)
     this.liar = new Liar(new Random(seed).fork('lies'), options.lies, (block) => block <= this.chain.floor)
-    this.providers = options.faults.map((faults, i) => fakeRpc(this.chain.chain, { ...options.habits[i], seed, label: `rpc[${i}]`, faults, world: this.clock }))
+    this.providers = options.faults.map((faults, i) =>
+      fakeRpc(this.chain.chain, { ...options.habits[i], seed, label: `rpc[${i}]`, faults, world: this.clock }),
+    )
     this.#disk = new Disk(options.folder)
     this.#guardian = new Guardian(options, this.chain, this.probe)
-    this.#operator = new Operator({ options, clock: this.clock, disk: this.#disk, chain: this.chain, guardian: this.#guardian })
+    this.#operator = new Operator({
+      options,
+      clock: this.clock,
+      disk: this.#disk,
+      chain: this.chain,
+      guardian: this.#guardian,
+    })
     this.#application = application(options, this.probe)
     this.#inspector = new Inspector(this.#disk.file)
     this.#inspector.exec(this.#application.schema)
@@ -78,7 +89,8 @@ export class Simulation {
   /** A process reports what it has committed, and nothing else. */
   #claimed(watcher: string, line: 'cursor' | 'settled', block: number | null): void {
     const found = this.#inspector.watchers().find(({ kind }) => watcher.startsWith(`${kind}/`))
-    if (found?.[line] !== block) this.probe.saw('one commit', `${watcher} was reported with ${line} ${block}, and has ${found?.[line]}`)
+    if (found?.[line] !== block)
+      this.probe.saw('one commit', `${watcher} was reported with ${line} ${block}, and has ${found?.[line]}`)
   }
 
   get reorgs(): number {
@@ -87,7 +99,9 @@ export class Simulation {
 
   /** Everything that went wrong on purpose and was not a crash. */
   get faults(): number {
-    const provided = this.providers.flatMap((rpc) => Object.values(rpc.log.faults)).reduce((sum, count) => sum + count, 0)
+    const provided = this.providers
+      .flatMap((rpc) => Object.values(rpc.log.faults))
+      .reduce((sum, count) => sum + count, 0)
     return provided + this.tally.diskFaults + this.probe.misbehaved + this.liar.told
   }
 
@@ -147,7 +161,13 @@ export class Simulation {
       case 'restart':
         return this.#restart(action)
       case 'handlerFault':
-        return this.probe.plan(this.#kind(action.watcher), action.stage, action.does, action.after, action.times) as undefined
+        return this.probe.plan(
+          this.#kind(action.watcher),
+          action.stage,
+          action.does,
+          action.after,
+          action.times,
+        ) as undefined
       default:
         return this.#operate(action)
     }
@@ -192,7 +212,11 @@ export class Simulation {
   }
 
   /** Holds a process up at one of its requests while `work` goes on; `work` lets it go and answers what came of it. */
-  async #held(process: SimProcess, atRequest: number, work: (run: Promise<string>) => Promise<string>): Promise<string> {
+  async #held(
+    process: SimProcess,
+    atRequest: number,
+    work: (run: Promise<string>) => Promise<string>,
+  ): Promise<string> {
     if (process.dead) process.start()
     const arrived = process.gate.close(atRequest).then(() => true)
     const run = process.run(5_000)
@@ -209,7 +233,11 @@ export class Simulation {
       const outcome = await this.#go(process, run)
       if (said !== undefined) return `${outcome}; ${said}`
       const after = this.#watcher(action.watcher)
-      must(JSON.stringify(before) === JSON.stringify(after), 'cursor', () => `${before?.kind}: its row changed while it was paused`)
+      must(
+        JSON.stringify(before) === JSON.stringify(after),
+        'cursor',
+        () => `${before?.kind}: its row changed while it was paused`,
+      )
       return outcome
     })
   }
@@ -219,21 +247,37 @@ export class Simulation {
     return run
   }
 
-  async #meanwhile(action: Of<'overlap'>, first: SimProcess, second: SimProcess, run: Promise<string>): Promise<string> {
+  async #meanwhile(
+    action: Of<'overlap'>,
+    first: SimProcess,
+    second: SimProcess,
+    run: Promise<string>,
+  ): Promise<string> {
     const owner = this.#tokens()
     if (action.steals) first.driver.loseLock()
     const other = await second.run(5_000)
     this.#powerCut()
-    must(action.steals || first.dead || second.dead || other === 'held' || other.startsWith('refused'), 'fencing', () => `a second process ran beside the first: ${other}`)
+    must(
+      action.steals || first.dead || second.dead || other === 'held' || other.startsWith('refused'),
+      'fencing',
+      () => `a second process ran beside the first: ${other}`,
+    )
     const taken = this.#tokens() !== owner
     const before = JSON.stringify(this.#inspector.watchers())
     const outcome = await this.#go(first, run)
-    must(!taken || JSON.stringify(this.#inspector.watchers()) === before, 'fencing', () => `process ${first.index} woke up after process ${second.index} had taken over, and changed a watcher's row`)
+    must(
+      !taken || JSON.stringify(this.#inspector.watchers()) === before,
+      'fencing',
+      () => `process ${first.index} woke up after process ${second.index} had taken over, and changed a watcher's row`,
+    )
     return `first: ${outcome}; second: ${other}${taken ? ', which took over' : ''}`
   }
 
   #tokens(): string {
-    return this.#inspector.watchers().map(({ token }) => token).join()
+    return this.#inspector
+      .watchers()
+      .map(({ token }) => token)
+      .join()
   }
 
   /** What follows an action: the power may be out, and the database is looked at. */
@@ -260,13 +304,20 @@ export class Simulation {
     this.probe.stop()
     this.chain.heal()
     const { finalDepth, minDepth, confirmations } = this.#options
-    this.chain.mine(0xfffe, Array.from({ length: finalDepth + minDepth + confirmations + 2 }, () => []))
+    this.chain.mine(
+      0xfffe,
+      Array.from({ length: finalDepth + minDepth + confirmations + 2 }, () => []),
+    )
     for (let round = 0; round < LAST_ROUNDS; round++) {
       await this.#round()
       if (this.#unsettled().length === 0) return this.#guardian.verdict(this.#inspector)
     }
     const [watcher] = this.#unsettled()
-    if (watcher) fail('liveness', `${watcher.kind} does not settle: cursor ${watcher.cursor}, settled ${watcher.settled}, ${watcher.state} ${watcher.code}, head ${this.chain.chain.head().number}`)
+    if (watcher)
+      fail(
+        'liveness',
+        `${watcher.kind} does not settle: cursor ${watcher.cursor}, settled ${watcher.settled}, ${watcher.state} ${watcher.code}, head ${this.chain.chain.head().number}`,
+      )
   }
 
   async #round(): Promise<void> {

@@ -1,7 +1,7 @@
 import type { RpcCall, RpcOutcome, RpcTransport } from '../../chain/rpc.ts'
 import type { FakeRpc } from '../fake-rpc.ts'
 import { falsifyLogs } from '../log-lies.ts'
-import { Random } from '../random.ts'
+import type { Random } from '../random.ts'
 import type { JsonObject } from '../rpc-format.ts'
 import type { TestWorld } from '../test-world.ts'
 
@@ -59,7 +59,8 @@ export class Liar {
 
   bend(call: RpcCall, outcome: RpcOutcome): RpcOutcome {
     const { blockHash } = (call.params[0] ?? {}) as { blockHash?: string }
-    if (this.#chance === 0 || call.method !== 'eth_getLogs' || blockHash === undefined || this.#asked.has(blockHash)) return outcome
+    if (this.#chance === 0 || call.method !== 'eth_getLogs' || blockHash === undefined || this.#asked.has(blockHash))
+      return outcome
     this.#asked.add(blockHash)
     const random = this.#random.fork(blockHash)
     if (!outcome.ok || !Array.isArray(outcome.result) || !random.chance(this.#chance)) return outcome
