@@ -87,7 +87,9 @@ class Shrinker {
 
   async #change(change: Partial<SwarmOptions>): Promise<void> {
     const { plan, options } = this.#best
-    const same = Object.entries(change).every(([key, value]) => JSON.stringify(options[key as keyof SwarmOptions]) === JSON.stringify(value))
+    const same = Object.entries(change).every(
+      ([key, value]) => JSON.stringify(options[key as keyof SwarmOptions]) === JSON.stringify(value),
+    )
     if (!same) await this.#try({ plan, options: { ...options, ...change } })
   }
 
