@@ -27,7 +27,6 @@ test('applied live, then final: the final stage runs for every event', async () 
   }
   chain.mineEmpty(20)
   await h.settle()
-  console.log(h.events.map((e) => e.type + JSON.stringify(e.event)).join('\n'))
   expect(compareTables(expectedTables(chain), spellTables(tables(h)))).toEqual([])
   await h.close()
 })
