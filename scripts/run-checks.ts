@@ -37,6 +37,10 @@ const checks: readonly Check[] = [
     command: [...vitest, '--reporter=default', '--reporter=json', `--outputFile.json=${REPORT}`],
     count: (exitCode) => testTotals(readReport(), exitCode),
   },
+  {
+    name: '300 seeds',
+    command: ['npm', 'run', '--silent', 'simulate', '--', '--seeds', '300', '--from', '1', '--workers', '2'],
+  },
   { name: 'package', command: ['npm', 'run', '--silent', 'check:package'] },
   { name: 'dead code', command: ['npm', 'run', '--silent', 'check:dead'] },
   { name: 'size', command: ['npm', 'run', '--silent', 'check:size'] },

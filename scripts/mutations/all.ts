@@ -64,6 +64,12 @@ export const EQUIVALENT: readonly Equivalent[] = [
     because: 'within 1,024 blocks of the head the headers link to the cursor; further down no branch ends',
   },
   {
+    name: 'logs marked as removed not dropped',
+    file: 'collect/answer.ts',
+    because:
+      'they name a block of another branch, and an answer with two blocks at a height, or with one that is not in the line, is refused: it costs repeats',
+  },
+  {
     name: 'bloom that says "perhaps" accepted at once',
     file: 'collect/empty.ts',
     because: 'the second reading finds what was withheld before it settles: it comes later, and is not lost',

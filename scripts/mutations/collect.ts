@@ -111,14 +111,6 @@ export const collectMutations: readonly Mutation[] = [
     why: 'blocks are empty against their bloom, and nobody asks again',
   },
   {
-    name: 'removed-logs-kept',
-    breaks: 'P4',
-    file: 'collect/answer.ts',
-    find: '.filter((one) => !one.removed)',
-    replace: '.filter((one) => !one.removed || one.log.data.length > 0)',
-    why: 'logs that the node says are gone are applied',
-  },
-  {
     name: 'repeats-kept',
     breaks: 'P2',
     file: 'collect/answer.ts',

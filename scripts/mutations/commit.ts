@@ -189,6 +189,14 @@ export const commitMutations: readonly Mutation[] = [
     why: 'a statement failed, the handler went on, and the event counts as done',
   },
   {
+    name: 'dead-scope-not-closed',
+    breaks: 'P1',
+    file: 'store/sqlite/guard.ts',
+    find: 'alive(): void { if (!this.#closed) return',
+    replace: 'alive(): void {\n    if (!this.#closed || this.#fatal === undefined) return',
+    why: 'a handle that was kept from an earlier event still works',
+  },
+  {
     name: 'promise-accepted',
     breaks: 'P1',
     file: 'handle/scope.ts',

@@ -155,8 +155,10 @@ class EvmChain implements EvmSource {
 
   #elsewhere(error: unknown, tries: number): boolean {
     const { count, anyLeft, anyRested } = this.#reader.providers
-    if (!isProviderFault(error) || tries > count) return false
-    return TidemarkError.has(error, 'CHAIN_MISMATCH') ? anyLeft : anyRested
+    if (!isProviderFault(error)) return false
+    // Each mismatch sets an endpoint aside, so this ends; and it must not be given up, since it would halt the watchers.
+    if (TidemarkError.has(error, 'CHAIN_MISMATCH')) return anyLeft
+    return tries <= count && anyRested
   }
 
   /** A node that is behind is waited for (C16, C19); only when it goes on is it a failure that shows. */

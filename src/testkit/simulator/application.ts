@@ -151,15 +151,18 @@ function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> 
 /** Nothing is taken back: it waits for confirmations, or for finality. */
 function onceWatcher(name: 'confirmed' | 'finalized', options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
   const { on, events, more } = common(options)
-  const at = name === 'finalized' ? ('finalized' as const) : { confirmations: options.confirmations }
+  const irreversible = name === 'confirmed' && options.irreversible
+  const ahead = irreversible ? ('latest' as const) : { confirmations: options.confirmations }
+  const at = name === 'finalized' ? ('finalized' as const) : ahead
   const handle = ({ event, db }: { event: Transfer; db: SqliteDb }) =>
     probe.call(name, 'handle', db, () => apply(db, name, event))
   const final = ({ event, db, memo }: { event: Transfer; db: SqliteDb; memo: Memo }) =>
     probe.call(name, 'final', db, () => pay(db, name, event, memo))
   const prepare = () => probe.prepare(name)
   const where = { [CHAIN]: { ...on, at } }
-  if (!options.staged) return watch({ on: where, events, prepare, handle, ...more })
-  return watch({ on: where, events, prepare, handle, final, ...more })
+  const undo = irreversible ? ({ undo: 'irreversible' } as const) : {}
+  if (!options.staged) return watch({ on: where, events, prepare, handle, ...undo, ...more })
+  return watch({ on: where, events, prepare, handle, final, ...undo, ...more })
 }
 
 function watcherOf(kind: WatcherKind, options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {

@@ -26,7 +26,7 @@ const isCommit = (sql: string) => /^\s*COMMIT/i.test(sql)
 const isBegin = (sql: string) => /^\s*BEGIN IMM/i.test(sql)
 const writes = (sql: string) => /^\s*(INSERT|UPDATE|DELETE|REPLACE)/i.test(sql)
 /** SQLite itself does no input or output for these inside a transaction. */
-const isControl = (sql: string) => /^\s*(SAVEPOINT|RELEASE|ROLLBACK|COMMIT|BEGIN)/i.test(sql)
+const isControl = (sql: string) => /^\s*(SAVEPOINT|RELEASE|ROLLBACK|COMMIT|BEGIN)|total_changes\(\)/i.test(sql)
 const any = () => true
 
 /** Which statements count for a mishap. A real disk fails only where SQLite touches it. */

@@ -8,7 +8,12 @@ import type { Probe } from './probe.ts'
 import type { SimChain } from './sim-chain.ts'
 
 /** Halts that a person ends with `--accept-reorg`. */
-const ACCEPTABLE: readonly string[] = ['REORG_BELOW_CONFIRMATIONS', 'REORG_BELOW_FINALITY', 'SWEEP_DIFFERS']
+const ACCEPTABLE: readonly string[] = [
+  'REORG_BELOW_CONFIRMATIONS',
+  'REORG_BELOW_FINALITY',
+  'REORG_IRREVERSIBLE',
+  'SWEEP_DIFFERS',
+]
 
 /** Watches the database over a run: knows what it held at the last look, and which halts have a reason. */
 export class Guardian {
@@ -110,9 +115,11 @@ export class Guardian {
 
   #permits(kind: string, code: string): boolean {
     const cannotUndo = kind === 'confirmed'
+    const { irreversible, confirmations } = this.#options
     const violated = this.#chain.violated !== null
     if (code === 'REORG_BELOW_CONFIRMATIONS')
-      return cannotUndo && this.#chain.replacedConfirmed(this.#options.confirmations)
+      return cannotUndo && !irreversible && this.#chain.replacedConfirmed(confirmations)
+    if (code === 'REORG_IRREVERSIBLE') return cannotUndo && irreversible && this.#chain.reorgs > 0
     if (code === 'SWEEP_DIFFERS') return cannotUndo && mayBeWrong(this.#options)
     return code === 'REORG_BELOW_FINALITY' && violated
   }

@@ -118,6 +118,7 @@ export class Inspector {
   readonly #database: SqliteDatabaseLike
   readonly #statements = new Map<string, SqliteStatementLike>()
   #version = -1
+  #ready = false
 
   constructor(file: string) {
     this.#database = openDefault(file)
@@ -132,13 +133,25 @@ export class Inspector {
     return changed
   }
 
-  /** Whether Tidemark has made its tables yet. */
-  get ready(): boolean {
-    return this.#all<{ n: number }>("SELECT 1 AS n FROM sqlite_schema WHERE name = 'tidemark_watchers'").length > 0
+  /** Whether Tidemark has made its tables yet. They stay: asked only as long as they are missing. */
+  get #isReady(): boolean {
+    this.#ready ||= this.#all("SELECT 1 AS n FROM sqlite_schema WHERE name = 'tidemark_watchers'").length > 0
+    return this.#ready
+  }
+
+  /** Whether the hash of block 0 is kept: by it another chain is recognised. */
+  get knowsChain(): boolean {
+    return this.#isReady && this.#all('SELECT 1 AS n FROM tidemark_chains').length > 0
+  }
+
+  /** Where a watcher stands, by its whole name. */
+  linesOf(watcher: string): { readonly cursor: number | null; readonly settled: number | null } | undefined {
+    const row = this.#one('SELECT cursor_block AS cursor, settled FROM tidemark_watchers WHERE name = ?').get(watcher)
+    return row as { cursor: number | null; settled: number | null } | undefined
   }
 
   watchers(): WatcherState[] {
-    return this.ready ? this.#all<RawWatcher>(WATCHERS).map(stateOf) : []
+    return this.#isReady ? this.#all<RawWatcher>(WATCHERS).map(stateOf) : []
   }
 
   tables({ id, kind }: WatcherState): WatcherTables {
@@ -200,7 +213,7 @@ export class Inspector {
     return known
   }
 
-  #all<T>(sql: string, ...parameters: number[]): T[] {
+  #all<T = unknown>(sql: string, ...parameters: number[]): T[] {
     return this.#one(sql).all(...parameters) as unknown as T[]
   }
 }

@@ -39,9 +39,11 @@ export class Operator {
     const { guardian } = this.#ground
     const said: string[] = []
     for (const watcher of inspector.watchers()) {
-      const acceptReorg = guardian.mayAccept(watcher)
-      if (!acceptReorg && !guardian.mayResume(watcher)) continue
-      const corrected = acceptReorg ? this.#correct(inspector, watcher) : 0
+      const reorged = guardian.mayAccept(watcher)
+      if (!reorged && !guardian.mayResume(watcher)) continue
+      const corrected = reorged ? this.#correct(inspector, watcher) : 0
+      // The word is for a reorg that a person sees: where the old branch has won back meanwhile, there is none.
+      const acceptReorg = reorged && (watcher.kind !== 'confirmed' || corrected > 0)
       await this.#admin((admin) => admin.resume(`${watcher.kind}/${CHAIN}`, BY, { acceptReorg }))
       said.push(
         acceptReorg

@@ -12,7 +12,7 @@ export type WatcherKind =
   | 'undo'
   /** At `latest`: managed writes only, taken back by themselves. */
   | 'managed'
-  /** At `{ confirmations: n }`, nothing can be taken back. */
+  /** At `{ confirmations: n }`, or ahead of it and declared irreversible: nothing can be taken back. */
   | 'confirmed'
   /** At `finalized`. */
   | 'finalized'
@@ -24,9 +24,11 @@ export interface SwarmOptions {
   readonly processes: number
   readonly watchers: readonly WatcherKind[]
   /** Where the `undo` watcher stands. */
-  readonly at: 'latest' | 'safe'
+  readonly at: 'latest' | 'safe' | 'finalized'
   /** Of the `confirmed` watcher. */
   readonly confirmations: number
+  /** The `confirmed` watcher asks for no confirmations: it acts at the head, and says that its work is irreversible. */
+  readonly irreversible: boolean
   /** Whether the watchers without undo have a `final` stage. */
   readonly staged: boolean
   /** How the chain's finality is configured: by its tag, or by counting `finalDepth`. */
@@ -154,14 +156,24 @@ function drawWatchers(random: Random): WatcherKind[] {
   return kinds.filter((kind) => some.includes(kind))
 }
 
-function drawChain(random: Random) {
-  const finalDepth = random.pick([4, 5, 6, 8, 8, 12, 16])
-  const long = random.chance(0.12)
+/** On some chains `finalized` is the head, or nearly, and only the minimum depth keeps undo (C30). */
+function drawDepths(random: Random) {
+  const finality = random.pick(['tag', 'tag', 'depth'] as const)
+  if (finality === 'tag' && random.chance(0.12))
+    return { finality, finalDepth: random.int(0, 2), minDepth: random.int(4, 10) }
   return {
-    finality: random.pick(['tag', 'tag', 'depth'] as const),
-    finalDepth,
+    finality,
+    finalDepth: random.pick([4, 5, 6, 8, 8, 12, 16]),
     minDepth: random.chance(0.2) ? random.int(1, 10) : 0,
-    reorgDepth: random.int(1, finalDepth - 1),
+  }
+}
+
+function drawChain(random: Random) {
+  const long = random.chance(0.12)
+  const depths = drawDepths(random)
+  return {
+    ...depths,
+    reorgDepth: random.int(1, Math.max(depths.finalDepth, depths.minDepth) - 1),
     history: long ? random.int(270, 420) : random.pick([0, 0, 1, 3, 8, 20]),
     startBlock: random.pick([0, 1, 1, 1, 2, 5]),
     density: random.pick([0.2, 0.5, 0.8]),
@@ -200,6 +212,7 @@ export function swarmOptions(seed: number | string): SwarmOptions {
     at: more.chance(0.8) ? 'latest' : 'safe',
     confirmations: more.pick([1, chain.reorgDepth + 1, chain.reorgDepth + 2]),
     staged: more.chance(0.6),
+    irreversible: more.chance(0.2),
     ...chain,
     ...drawLimits(random.fork('limits')),
     ...drawProviders(random.fork('providers')),

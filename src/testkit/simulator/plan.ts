@@ -108,7 +108,8 @@ export type Action =
   /** A process is held up at its n-th request while the operator pauses a watcher. */
   | { readonly kind: 'pauseDuring'; readonly process: number; readonly watcher: number; readonly atRequest: number }
   | { readonly kind: 'arm'; readonly process: number; readonly mishap: Mishap; readonly at: number }
-  | { readonly kind: 'restart'; readonly process: number }
+  /** With `at`: deployed with another setting for the `undo` watcher, beside processes that still run the old one. */
+  | { readonly kind: 'restart'; readonly process: number; readonly at: SwarmOptions['at'] | null }
   | {
       readonly kind: 'handlerFault'
       readonly watcher: number
@@ -224,7 +225,11 @@ const DRAW: Readonly<Record<ActionKind, Draw>> = {
     atRequest: random.int(1, 6),
   }),
   arm: (random, { processes }) => drawArm(random, random.int(0, processes - 1)),
-  restart: (random, { processes }) => ({ kind: 'restart', process: random.int(0, processes - 1) }),
+  restart: (random, { processes }) => ({
+    kind: 'restart',
+    process: random.int(0, processes - 1),
+    at: random.chance(0.2) ? random.pick(['latest', 'safe', 'finalized'] as const) : null,
+  }),
   handlerFault: (random, { watchers }) => drawHandlerFault(random, watchers.length),
   resume: () => ({ kind: 'resume' }),
   pause: (random, { watchers }) => ({ kind: 'pause', watcher: random.int(0, watchers.length - 1) }),

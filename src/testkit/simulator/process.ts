@@ -58,7 +58,8 @@ export interface Ground {
   readonly disk: Disk
   readonly providers: readonly FakeRpc[]
   readonly liar: Liar
-  readonly watchers: Readonly<Record<string, Watcher>>
+  /** What a process that starts now is configured with. */
+  readonly watchers: () => Readonly<Record<string, Watcher>>
   readonly tally: Tally
   readonly log: (line: string) => void
   /** Checks what a process says of a watcher, at the moment it says so. */
@@ -141,7 +142,7 @@ export class SimProcess {
     const config = defineConfig({
       store,
       chains: { [CHAIN]: chain },
-      watchers,
+      watchers: watchers(),
       retentionBlocks,
       undoLimitBlocks,
       build: `${this.index}.${this.#incarnation}`,

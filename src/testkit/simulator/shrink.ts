@@ -70,7 +70,11 @@ class Shrinker {
 
   /** Switches off what the failure does not need. */
   async options(): Promise<void> {
+    const { faults } = this.#best.options
+    const well = faults.map(() => ({}))
     const simpler: Partial<SwarmOptions>[] = [
+      { faults: well, habits: well },
+      { habits: well },
       { history: 0 },
       { lies: 0 },
       { latencyMs: 0 },

@@ -37,7 +37,7 @@ export class SimChain {
   reorgs = 0
   /** The chain broke its promise: blocks above this one were replaced although they were final. */
   violated: number | null = null
-  /** The highest block that was ever final. */
+  /** The highest block that ever counted as final: by its tag or depth, and below the minimum depth. */
   floor = 0
   readonly #options: SwarmOptions
   #highest = 0
@@ -77,31 +77,32 @@ export class SimChain {
 
   #moved(): void {
     this.#highest = Math.max(this.#highest, this.chain.head().number)
-    const byDepth = this.#options.finality === 'depth' ? this.#highest - this.#options.finalDepth : 0
-    this.floor = Math.max(this.floor, this.chain.finalizedNumber ?? 0, byDepth)
+    const { finality, finalDepth, minDepth } = this.#options
+    const found = finality === 'depth' ? this.#highest - finalDepth : (this.chain.finalizedNumber ?? 0)
+    this.floor = Math.max(this.floor, Math.min(found, this.#highest - minDepth))
   }
 
   /** As many blocks as planned, and finality allows. */
   reorg(action: ReorgAction & PlannedAction): string {
     const depth = Math.min(action.depth, this.chain.head().number - this.floor)
     if (depth < 1) return 'nothing may be replaced'
-    return this.#told(this.#replace(action, depth, { ...action }))
+    return this.#told(this.#replace(action, depth, action))
   }
 
   #replace(
     action: PlannedAction & { readonly fresh: BlockPlan },
     depth: number,
-    how: { reinclude?: ReorgAction['reinclude']; extraBlocks?: number; violateFinality?: boolean },
+    how: Pick<ReorgAction, 'reinclude' | 'extraBlocks'>,
   ): Reorg {
     const base = this.chain.head().number - depth
     const old = this.chain.branch
     const also = (number: number) => (number === base + 1 ? this.#contents(action.id, 0, action.fresh) : [])
-    const { reinclude = 'same', extraBlocks = 1, violateFinality = false } = how
+    // What is final here is decided by `floor`: a minimum depth allows what the tag alone would not.
     const reorg = this.chain.reorg(depth, {
-      reinclude,
-      extraBlocks: Math.max(extraBlocks, 1 - depth),
+      reinclude: how.reinclude,
+      extraBlocks: Math.max(how.extraBlocks, 1 - depth),
       also,
-      violateFinality,
+      violateFinality: true,
     })
     this.#left(old, base)
     return reorg
@@ -128,7 +129,7 @@ export class SimChain {
     const wanted = this.chain.head().number + action.extraBlocks
     this.chain.mine(this.#contents(action.id, 0, action.fresh), { branch })
     while (this.chain.tip(branch).number < wanted) this.chain.mine([], { branch })
-    this.chain.adopt(branch)
+    this.chain.adopt(branch, { violateFinality: true })
     this.#abandoned.pop()
     this.#left(old, base)
     return `branch ${branch} is back above ${base}, head ${this.#head()}`
@@ -161,8 +162,9 @@ export class SimChain {
     const depth = this.chain.head().number - base
     if (depth < 1 || this.floor === 0) return 'nothing is final yet'
     this.violated = base
-    const extraBlocks = this.#options.finalDepth + 2
-    return this.#told(this.#replace(action, depth, { reinclude: 'some-dropped', extraBlocks, violateFinality: true }))
+    const { finalDepth, minDepth } = this.#options
+    const extraBlocks = Math.max(finalDepth, minDepth) + 2
+    return this.#told(this.#replace(action, depth, { reinclude: 'some-dropped', extraBlocks }))
   }
 
   /** The blocks from 0 up to a block of any branch, lowest first. Null when the hash is on no branch. */

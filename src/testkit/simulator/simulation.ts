@@ -31,6 +31,11 @@ function off(settings: FaultSettings): FaultSettings {
   return Object.fromEntries(Object.keys(settings).map((name) => [name, false]))
 }
 
+/** Another block 0 is no fault as long as none was seen: nobody could tell which one is right. */
+function unknownChain(settings: FaultSettings): FaultSettings {
+  return { ...settings, otherGenesis: false }
+}
+
 /** The world of one run, and what the actions of a plan do in it. */
 export class Simulation {
   steps = 0
@@ -46,7 +51,10 @@ export class Simulation {
   readonly #guardian: Guardian
   readonly #operator: Operator
   readonly #processes: SimProcess[]
-  readonly #application: Application
+  #application: Application
+  /** Which providers play their faults now. */
+  readonly #unwell: boolean[]
+  #knowsChain = false
   #inspector: Inspector
 
   constructor(seed: number | string, options: SwarmOptions, trace: Trace) {
@@ -61,8 +69,15 @@ export class Simulation {
     this.probe = new Probe(this.clock, options.handlerMs)
     this.liar = new Liar(new Random(seed).fork('lies'), options.lies, (block) => block <= this.chain.floor)
     this.providers = options.faults.map((faults, i) =>
-      fakeRpc(this.chain.chain, { ...options.habits[i], seed, label: `rpc[${i}]`, faults, world: this.clock }),
+      fakeRpc(this.chain.chain, {
+        ...options.habits[i],
+        seed,
+        label: `rpc[${i}]`,
+        faults: unknownChain(faults),
+        world: this.clock,
+      }),
     )
+    this.#unwell = options.faults.map(() => true)
     this.#disk = new Disk(options.folder)
     this.#guardian = new Guardian(options, this.chain, this.probe)
     this.#operator = new Operator({
@@ -81,14 +96,14 @@ export class Simulation {
   #ground(seed: number | string): Ground {
     const { clock, providers, liar, tally } = this
     const log = (line: string) => this.#trace.add(line)
-    const { watchers } = this.#application
+    const watchers = () => this.#application.watchers
     const claimed: Ground['claimed'] = (watcher, line, block) => this.#claimed(watcher, line, block)
     return { seed, options: this.#options, clock, disk: this.#disk, providers, liar, watchers, tally, log, claimed }
   }
 
   /** A process reports what it has committed, and nothing else. */
   #claimed(watcher: string, line: 'cursor' | 'settled', block: number | null): void {
-    const found = this.#inspector.watchers().find(({ kind }) => watcher.startsWith(`${kind}/`))
+    const found = this.#inspector.linesOf(watcher)
     if (found?.[line] !== block)
       this.probe.saw('one commit', `${watcher} was reported with ${line} ${block}, and has ${found?.[line]}`)
   }
@@ -182,11 +197,26 @@ export class Simulation {
   }
 
   #setFaults({ provider, on }: Of<'faults'>): undefined {
-    const faults = this.#options.faults[provider] ?? {}
-    this.providers[provider]?.setFaults(on ? faults : off(faults))
+    this.#unwell[provider] = on
+    this.#applyFaults()
   }
 
-  async #restart({ process }: Of<'restart'>): Promise<undefined> {
+  #applyFaults(): void {
+    for (const [i, faults] of this.#options.faults.entries()) {
+      const now = this.#unwell[i] ? faults : off(faults)
+      this.providers[i]?.setFaults(this.#knowsChain ? now : unknownChain(now))
+    }
+  }
+
+  /** A chain is known by what was seen of it first: from then on another one can be recognised. */
+  #learn(): void {
+    if (this.#knowsChain || !this.#inspector.knowsChain) return
+    this.#knowsChain = true
+    this.#applyFaults()
+  }
+
+  async #restart({ process, at }: Of<'restart'>): Promise<undefined> {
+    if (at) this.#application = application({ ...this.#options, at }, this.probe)
     const one = this.#processes[process] as SimProcess
     if (one.dead) one.start()
     else await one.restart()
@@ -283,6 +313,7 @@ export class Simulation {
   /** What follows an action: the power may be out, and the database is looked at. */
   #afterwards(): void {
     this.#powerCut()
+    this.#learn()
     this.#guardian.look(this.#inspector)
   }
 
@@ -298,6 +329,7 @@ export class Simulation {
   /** Faults stop, the chain grows until everything is final, and the operator resumes: now everything must settle. */
   async settle(): Promise<void> {
     this.#trace.add('the faults are over')
+    this.#unwell.fill(false)
     for (const rpc of this.providers) rpc.stopFaults()
     for (const { driver } of this.#processes) driver.disarm()
     this.liar.stop()

@@ -29,7 +29,7 @@ function what(action: PlannedAction): string {
     case 'arm':
       return `process ${action.process}: ${action.mishap} at statement ${action.at} from here`
     case 'restart':
-      return `process ${action.process} is restarted`
+      return `process ${action.process} is restarted${action.at ? `, at: ${action.at}` : ''}`
     case 'handlerFault':
       return `watcher ${action.watcher}: ${action.stage} does ${action.does}, ${action.times} times after ${action.after} calls`
     case 'resume':
