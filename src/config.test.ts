@@ -14,7 +14,7 @@ import type { Watcher } from './handle/watch.ts'
 import type { Store } from './store/store.ts'
 
 // Only the shape of a store is looked at here; no verb is called.
-const verbs = ['migrate', 'pendingSql', 'transact', 'read', 'join', 'acquire', 'close']
+const verbs = ['migrate', 'pendingSql', 'transact', 'read', 'join', 'acquire', 'holder', 'close']
 const store = Object.fromEntries(verbs.map((verb) => [verb, () => undefined])) as unknown as Store
 const deposits = { isTidemarkWatcher: true } as Watcher
 const base = { store, chains: { ethereum: { id: 1, rpc: ['https://node.example/v3/key'] } }, watchers: { deposits } }
@@ -166,12 +166,13 @@ describe('precedence: default, file, environment, flag', () => {
       retentionBlocks: '7',
       undoLimitBlocks: '16',
       build: '7',
+      environment: '8',
       logLevel: 'debug',
       accept: 'from-here',
     }
     const values = { ...texts, retentionBlocks: 7, undoLimitBlocks: 16 }
     const env = Object.fromEntries(scalarSettings.flatMap(({ key, env }) => (env ? [[env, texts[key]]] : [])))
-    expect(Object.keys(env)).toHaveLength(5)
+    expect(Object.keys(env)).toHaveLength(6)
     expect(overrideConfig(file, { flags: texts })).toMatchObject(values)
     const { accept, ...fromEnv } = values
     expect(overrideConfig(file, { env })).toMatchObject(fromEnv)
@@ -253,7 +254,17 @@ describe('a key that is set and never read is found', () => {
 
   test('the list of settings holds every key that the schema knows', () => {
     expect(settingPaths().sort()).toEqual(
-      ['accept', 'build', 'logLevel', 'migrate', 'retentionBlocks', 'store', 'undoLimitBlocks', 'watchers.*']
+      [
+        'accept',
+        'build',
+        'environment',
+        'logLevel',
+        'migrate',
+        'retentionBlocks',
+        'store',
+        'undoLimitBlocks',
+        'watchers.*',
+      ]
         .concat(
           ['finality', 'id', 'maxRange', 'minDepth', 'pollMs', 'rpc', 'timeoutMs'].map((key) => `chains.*.${key}`),
         )

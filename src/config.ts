@@ -54,6 +54,11 @@ export interface ConfigInput {
   readonly undoLimitBlocks?: number | undefined
   /** Name of the running build, recorded with each commit; at most 100 characters. Default `''`. */
   readonly build?: string | undefined
+  /**
+   * Kept in the database at the first start; a process of another environment is refused (`ENVIRONMENT_MISMATCH`): a staging
+   * process on the production database would take its watchers over. At most 100 characters. Default `''`: any.
+   */
+  readonly environment?: string | undefined
   /** Default `'info'`. */
   readonly logLevel?: LogLevel | undefined
   /** `'from-here'`: a changed filter is taken over from the cursor on. Meant for one start: `--accept from-here`. */
@@ -79,6 +84,7 @@ export interface Config {
   readonly retentionBlocks: number
   readonly undoLimitBlocks: number
   readonly build: string
+  readonly environment: string
   readonly logLevel: LogLevel
   readonly accept?: 'from-here' | undefined
 }
@@ -87,7 +93,7 @@ export interface Config {
 
 const NAME = /^[a-z0-9][a-z0-9_.-]{0,62}$/i
 const NAME_EXPECTED = "a name of 1 to 63 letters, digits, '_', '.' or '-' that begins with a letter or digit"
-const STORE_VERBS = ['migrate', 'pendingSql', 'transact', 'read', 'acquire', 'close']
+const STORE_VERBS = ['migrate', 'pendingSql', 'transact', 'read', 'acquire', 'holder', 'close']
 
 /** A value that passes `test`; `expected` is what the error says the key takes. */
 function value<T>(expected: string, test: (value: unknown) => boolean) {
@@ -141,14 +147,17 @@ const chain = z.strictObject(
   'an object with id and rpc',
 )
 
+const shortText = value<string>(
+  'a text of at most 100 characters',
+  (got) => typeof got === 'string' && got.length <= 100,
+)
+
 const scalars = {
   migrate: z._default(oneOf('auto', 'check'), 'auto'),
   retentionBlocks: z._default(integer(1, 1_000_000_000), 10_000),
   undoLimitBlocks: z._default(integer(16, 10_000_000), 20_000),
-  build: z._default(
-    value<string>('a text of at most 100 characters', (got) => typeof got === 'string' && got.length <= 100),
-    '',
-  ),
+  build: z._default(shortText, ''),
+  environment: z._default(shortText, ''),
   logLevel: z._default(oneOf<LogLevel>('debug', 'info', 'warn', 'error'), 'info'),
   accept: z.optional(oneOf('from-here')),
 }
@@ -311,9 +320,12 @@ function refuseUnknownVariables(env: Readonly<Record<string, string | undefined>
   }
 }
 
+/** Settings that stay text when they look like a number. */
+const TEXTS: readonly ScalarKey[] = ['build', 'environment']
+
 /** The value of a setting written as text. `name` is the variable or flag, for the error. */
 function scalarFromText(key: ScalarKey, text: string, name: string): unknown {
-  const parsed = /^\d{1,16}$/.test(text) && key !== 'build' ? Number(text) : text
+  const parsed = /^\d{1,16}$/.test(text) && !TEXTS.includes(key) ? Number(text) : text
   const result = scalars[key].safeParse(parsed)
   if (!result.success) throw invalid(name, gotText(text, [key]), result.error.issues[0]?.message ?? '')
   return result.data

@@ -65,6 +65,14 @@ const table = {
     next: 'Another run rolled this watcher back; this one stands down and reads again.',
   },
   POSITION_MOVED: { kind: 'retries', next: 'Another run moved this cursor; this one stands down and reads again.' },
+  STORE_WENT_BACK: {
+    kind: 'halts',
+    next: 'The database is older than what this process wrote: it was restored, or another server took over without the last commits. Look at what left the database since, then run `tidemark restored`.',
+  },
+  ENVIRONMENT_MISMATCH: {
+    kind: 'refused',
+    next: "Point this process at its own database, or correct the setting 'environment'.",
+  },
   FENCED: { kind: 'retries', next: 'Another process took this watcher over; this one stands down.' },
   NONCE_LOST: {
     kind: 'halts',
@@ -77,6 +85,10 @@ const table = {
   HANDLER_ENDED_TRANSACTION: {
     kind: 'halts',
     next: 'The handler ended the transaction on db.raw. Look at what it wrote for this event, correct it, then resume.',
+  },
+  HANDLER_FORGOT_AWAIT: {
+    kind: 'halts',
+    next: 'The handler returned while a statement of its own was still running. Await every statement, then resume.',
   },
   SCOPE_DEAD: { kind: 'refused', next: 'Use `db` and `tables` only inside the callback that received them.' },
   COMMIT_UNKNOWN: {

@@ -194,8 +194,8 @@ test('a URL that nobody listens on: failing, and it heals by itself when somebod
 test('a database of a newer version is refused, and left as it is', async () => {
   const { h, chain } = await running()
   await h.tidemark.stop()
-  const setMeta = (version: number) => h.sql((db) => db.prepare('UPDATE tidemark_meta SET value = ?').run(version))
-  setMeta(99)
+  const meta = h.rows('SELECT name, value FROM tidemark_meta')
+  h.sql((db) => db.prepare('UPDATE tidemark_meta SET value = ?').run(99))
   const before = h.rows('SELECT * FROM tidemark_watchers')
   await h.restart()
   const errors = [
@@ -205,7 +205,10 @@ test('a database of a newer version is refused, and left as it is', async () => 
   ]
   expect(errors.map(({ code }) => code)).toEqual(['STORE_NEWER', 'STORE_NEWER', 'STORE_NEWER'])
   expect(h.rows('SELECT * FROM tidemark_watchers')).toEqual(before)
-  setMeta(1)
+  h.sql((db) => {
+    for (const { name, value } of meta)
+      db.prepare('UPDATE tidemark_meta SET value = ? WHERE name = ?').run(Number(value), String(name))
+  })
   await endsWell(h, chain)
 })
 
@@ -296,7 +299,7 @@ async function holder(file: string): Promise<() => Promise<void>> {
     import jiti from ${JSON.stringify(jiti)}
     const { sqlite } = await (jiti.createJiti ?? jiti)(${JSON.stringify(import.meta.url)}).import(${JSON.stringify(join(root, 'src/store/sqlite/index.ts'))})
     const store = sqlite({ file: ${JSON.stringify(file)} })
-    console.log((await store.acquire()) ? 'held' : 'refused')
+    console.log((await store.acquire('w/ethereum')) ? 'held' : 'refused')
     setInterval(() => {}, 1_000)`
   const child = spawn(process.execPath, ['--input-type=module', '--eval', code], {
     stdio: ['ignore', 'pipe', 'inherit'],

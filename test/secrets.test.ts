@@ -130,9 +130,12 @@ async function tidemark(args: readonly string[], enough?: (text: string) => bool
   const program = [join(root, 'node_modules/.bin/jiti'), join(root, 'src/app/cli/main.ts')]
   const child = spawn(process.execPath, [...program, ...args], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
   let text = ''
+  let stopped = false
   const take = (chunk: unknown) => {
     text += String(chunk)
-    if (enough?.(text)) child.kill('SIGTERM')
+    if (stopped || !enough?.(text)) return
+    // Once: a second signal ends the process at once.
+    stopped = child.kill('SIGTERM')
   }
   child.stdout.on('data', take)
   child.stderr.on('data', take)

@@ -6,24 +6,24 @@ export const commitMutations: readonly Mutation[] = [
     name: 'mark-not-written',
     breaks: 'P1',
     file: 'handle/run-batch.ts',
-    find: 'const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))',
-    replace: 'const isNew = markOf(ready) !== undefined',
+    find: 'progress.fresh.push(...(yield* wait(tx.marks.insert(run.id, some.map(markOf)))))',
+    replace: 'progress.fresh.push(...some.map((ready) => markOf(ready) !== undefined))',
     why: 'events are applied without a mark',
   },
   {
     name: 'marked-event-applied-again',
     breaks: 'P2',
     file: 'handle/run-batch.ts',
-    find: "if (!isNew) return 'duplicate'",
-    replace: "if (!isNew && run.id < 0) return 'duplicate'",
+    find: 'if (progress.fresh[progress.next]) progress.kept.push',
+    replace: 'if (progress.fresh[progress.next] !== undefined) progress.kept.push',
     why: 'the answer of the mark is not looked at: a second delivery has its effects again',
   },
   {
     name: 'mark-before-work',
     breaks: 'P1',
     file: 'handle/run-batch.ts',
-    find: 'const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))',
-    replace: 'const isNew = claimed.has(ready)',
+    find: 'progress.fresh.push(...(yield* wait(tx.marks.insert(run.id, some.map(markOf)))))',
+    replace: 'progress.fresh.push(...some.map((ready) => claimed.has(ready)))',
     also: [
       {
         find: 'return guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))',
@@ -44,10 +44,11 @@ export const commitMutations: readonly Mutation[] = [
     name: 'mark-after-work',
     breaks: 'P1',
     file: 'handle/run-batch.ts',
-    find: 'const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))',
-    replace: `const { blockNumber } = ready.log
-      const known = yield* wait(tx.marks.between(run.id, blockNumber, blockNumber))
-      const isNew = !known.some((mark) => mark.stableId === ready.stableId && mark.blockHash === ready.log.blockHash)`,
+    find: 'progress.fresh.push(...(yield* wait(tx.marks.insert(run.id, some.map(markOf)))))',
+    replace: `for (const { log, stableId } of some) {
+        const known = yield* wait(tx.marks.between(run.id, log.blockNumber, log.blockNumber))
+        progress.fresh.push(!known.some((mark) => mark.stableId === stableId && mark.blockHash === log.blockHash))
+      }`,
     also: [
       {
         find: 'return guardedCommit(run, expected, (tx, row) => commitBody(tx, run, row, batch))',
@@ -88,15 +89,26 @@ export const commitMutations: readonly Mutation[] = [
     why: 'effects and marks are committed, and the cursor, epoch and settled line after them',
   },
   {
+    name: 'marked-beyond-the-cut',
+    breaks: 'P2',
+    file: 'handle/run-batch.ts',
+    find: 'if (progress.cutAt) yield* wait(tx.marks.deleteAbove(run.id, progress.cutAt.number))',
+    replace: '',
+    why: 'events that were marked ahead and not handled, since time was over, count as done',
+  },
+  {
     name: 'failed-event-passed-over',
     breaks: 'P2',
     file: 'handle/run-batch.ts',
-    find: 'const done = yield* applyEvent(tx, run, batch, ready)',
-    replace: `let done: 'duplicate' | { memo: string | null } = { memo: null }
-      try {
-        done = yield* applyEvent(tx, run, batch, ready)
-      } catch (error) {
-        if (!(error instanceof EventFailure)) throw error
+    find: 'if (progress.fresh[progress.next]) progress.kept.push(keptEvent(ready, yield* applyEvent(tx, run, batch, ready)))',
+    replace: `if (progress.fresh[progress.next]) {
+        let memo: string | null = null
+        try {
+          memo = yield* applyEvent(tx, run, batch, ready)
+        } catch (error) {
+          if (!(error instanceof EventFailure)) throw error
+        }
+        progress.kept.push(keptEvent(ready, memo))
       }`,
     why: 'the cursor moves on although a handler failed',
   },
@@ -120,8 +132,8 @@ export const commitMutations: readonly Mutation[] = [
     name: 'buffered-writes-lost',
     breaks: 'P1',
     file: 'handle/run-batch.ts',
-    find: 'throw hungAt(run, batch.events[progress.next]?.event, error) } yield* flushAll(tx, run)',
-    replace: 'throw hungAt(run, batch.events[progress.next]?.event, error) }',
+    find: 'yield* flushAll(tx, run) return progress',
+    replace: 'return progress',
     why: 'managed rows in the buffer are not written before the commit',
   },
   {
@@ -152,7 +164,7 @@ export const commitMutations: readonly Mutation[] = [
     name: 'token-always-the-same',
     breaks: 'P9',
     file: 'store/sqlite/lease.ts',
-    find: 'token: place.world.randomBytes(TOKEN_BYTES)',
+    find: 'token: this.#place.world.randomBytes(TOKEN_BYTES)',
     replace: 'token: new Uint8Array(TOKEN_BYTES)',
     why: 'every lease has one token, so none is fenced',
   },
@@ -160,8 +172,8 @@ export const commitMutations: readonly Mutation[] = [
     name: 'lease-not-exclusive',
     breaks: 'P9',
     file: 'store/sqlite/lease.ts',
-    find: "database.exec('BEGIN EXCLUSIVE')",
-    replace: "database.exec('BEGIN')",
+    find: "const database = tryLock(place, 'EXCLUSIVE')",
+    replace: "const database = tryLock(place, 'DEFERRED')",
     why: 'two processes run the same watchers at once',
   },
   {
@@ -240,16 +252,19 @@ export const commitMutations: readonly Mutation[] = [
     name: 'memo-lost',
     breaks: 'P3',
     file: 'handle/run-batch.ts',
-    find: 'return { memo: encodeMemo(run, ready, result) }',
-    replace: 'return { memo: encodeMemo(run, ready, result) === null ? null : null }',
+    find: 'return encodeMemo(run, ready, result)',
+    replace: 'return encodeMemo(run, ready, result) === null ? null : null',
     why: 'what the handler returned does not reach the undo function and the final stage',
   },
   {
     name: 'memo-of-another-event',
     breaks: 'P3',
     file: 'handle/run-batch.ts',
-    find: 'else progress.kept.push(keptEvent(ready, done.memo))',
-    replace: 'else progress.kept.push(keptEvent(ready, progress.kept[0]?.memo ?? done.memo))',
+    find: 'progress.kept.push(keptEvent(ready, yield* applyEvent(tx, run, batch, ready)))',
+    replace: `{
+        const memo = yield* applyEvent(tx, run, batch, ready)
+        progress.kept.push(keptEvent(ready, progress.kept[0]?.memo ?? memo))
+      }`,
     why: 'every event of a batch is undone with the memo of the first',
   },
   {

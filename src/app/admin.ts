@@ -39,6 +39,18 @@ export function createAdmin(store: Store, world: World): Admin {
         const reason = { code: 'PAUSED', sentence: by.reason, next: 'Run `tidemark resume`.', values: {}, at: now }
         yield* wait(tx.cursors.change(row.id, { state: 'paused', reason, updatedAt: now }))
       }),
+    restored: (by) =>
+      store.transact(function* (tx) {
+        const now = world.now()
+        for (const { id, reason } of yield* wait(tx.cursors.list())) {
+          const halted = reason?.code === 'STORE_WENT_BACK'
+          const token = world.randomBytes(16)
+          yield* wait(
+            tx.cursors.change(id, { token, updatedAt: now, ...(halted ? { state: 'running', reason: null } : {}) }),
+          )
+        }
+        yield* wait(tx.audit.add({ at: now, actor: by.actor, action: 'restored', watcher: '*', reason: by.reason }))
+      }),
     rename: (from, to, by) =>
       act('rename', from, by, function* (tx, row, now) {
         if (yield* wait(tx.cursors.find(to))) {

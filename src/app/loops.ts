@@ -2,13 +2,18 @@ import type { World } from '../util/world.ts'
 import type { StepResult, WatcherRunner } from './runner.ts'
 import type { RunOnceResult } from './types.ts'
 
-/** The daemon's loop around one watcher's step: ends when the watcher has ended, or on abort. */
-export async function follow(runner: WatcherRunner, world: World, signal: AbortSignal): Promise<void> {
+/** How a time on duty ended: by itself, by abort, or since another process has taken the watcher over. */
+export type FollowEnd = 'ended' | 'aborted' | 'fenced'
+
+/** The daemon's loop around one watcher's step. */
+export async function follow(runner: WatcherRunner, world: World, signal: AbortSignal): Promise<FollowEnd> {
   while (!signal.aborted) {
     const { waitMs } = await runner.step(signal)
-    if (waitMs === null) return
+    if (runner.failing?.error.code === 'FENCED') return 'fenced'
+    if (waitMs === null) return signal.aborted ? 'aborted' : 'ended'
     if (waitMs > 0) await world.sleep(waitMs, signal)
   }
+  return 'aborted'
 }
 
 const RANK = ['idle', 'settle', 'undo', 'events'] as const

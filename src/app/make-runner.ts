@@ -14,16 +14,18 @@ import type { World } from '../util/world.ts'
 
 import { keepGenesis } from './chains.ts'
 import { type Emit, WatcherRunner } from './runner.ts'
+import type { Seen } from './seen.ts'
 
 export interface RunnerParts {
   readonly watcher: CompiledWatcher
-  readonly row: WatcherRow | undefined
+  readonly row: WatcherRow
   readonly chain: EvmSource | undefined
   readonly lease: Lease
   readonly config: Config
   readonly world: World
   readonly signal: AbortSignal
   readonly emit: Emit
+  readonly seen: Seen
 }
 
 /** A log that fits and does not decode is one all the same: it halts the watcher, it is not passed over. */
@@ -55,8 +57,8 @@ function openTables(watcher: CompiledWatcher, row: WatcherRow): Record<string, O
 
 /** Wires one watcher: its row, its chain's source, its managed tables as participants of the commit. */
 export function makeRunner(parts: RunnerParts): WatcherRunner {
-  const { watcher, row, chain, lease, config, world, signal, emit } = parts
-  invariant(row && chain, 'a watcher must be registered, on a chain that is open', { watcher: watcher.name })
+  const { watcher, row, chain, lease, config, world, signal, emit, seen } = parts
+  invariant(chain, 'a watcher must be on a chain that is open', { watcher: watcher.name })
   const tables = openTables(watcher, row)
   const run: Run = {
     watcher,
@@ -78,6 +80,7 @@ export function makeRunner(parts: RunnerParts): WatcherRunner {
     ready,
     retentionBlocks: config.retentionBlocks,
     emit,
+    seen,
     rememberChain,
   })
 }

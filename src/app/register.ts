@@ -1,20 +1,28 @@
 import { type BlockNumber, blockNumber } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
+import { haltReason } from '../handle/failure.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
-import type { NewWatcher, Store, Tx, WatcherRow } from '../store/store.ts'
-import { type Op, wait } from '../util/op.ts'
+import type { CursorChange, NewWatcher, Store, WatcherRow } from '../store/store.ts'
+import { invariant } from '../util/invariant.ts'
+import { wait } from '../util/op.ts'
+import type { Seen } from './seen.ts'
 
+/** What a start brings to the rows of its watchers. */
 export interface Registration {
-  /** The watchers to run now. */
-  readonly watchers: readonly CompiledWatcher[]
   /** The names of all that are configured: a row with none of these names is orphaned. */
   readonly configured: ReadonlySet<string>
-  /** The fencing token of the lease: whoever held these watchers before can commit no more. */
-  readonly token: Uint8Array
   /** `from-here`: a changed filter is taken over, from the cursor on. */
   readonly accept: 'from-here' | undefined
-  /** Block heights to use for `startBlock: 'now'`, by watcher name. */
-  readonly heads: ReadonlyMap<string, BlockNumber>
+}
+
+/** What a process brings that takes a watcher over. */
+export interface TakeOver extends Registration {
+  /** The fencing token of its lease: whoever held the watcher before can commit no more. */
+  readonly token: Uint8Array
+  /** The head, for `startBlock: 'now'` of a watcher without a row; null otherwise. */
+  readonly head: BlockNumber | null
+  /** What this process knows of the row. */
+  readonly seen: Seen
   readonly now: number
 }
 
@@ -26,10 +34,11 @@ function formerName(watcher: CompiledWatcher, rows: readonly WatcherRow[], names
   return orphan?.name ?? null
 }
 
-function newRow(watcher: CompiledWatcher, registration: Registration): NewWatcher {
-  const head = registration.heads.get(watcher.name)
-  const startBlock = watcher.startBlock === 'now' ? blockNumber(head ?? 0) : watcher.startBlock
-  return { name: watcher.name, chainId: watcher.chainId, fingerprint: watcher.fingerprint, startBlock }
+function newRow(watcher: CompiledWatcher, head: BlockNumber | null): NewWatcher {
+  const { name, chainId, fingerprint } = watcher
+  if (watcher.startBlock !== 'now') return { name, chainId, fingerprint, startBlock: watcher.startBlock }
+  invariant(head !== null, 'a watcher that starts now needs the head', { watcher: name })
+  return { name, chainId, fingerprint, startBlock: head }
 }
 
 /**
@@ -43,15 +52,28 @@ function refuseRename(watcher: CompiledWatcher, former: string | null): void {
   })
 }
 
-function* acceptFilter(tx: Tx, row: WatcherRow, watcher: CompiledWatcher, registration: Registration): Op<void> {
-  if (row.fingerprint === watcher.fingerprint) return
-  if (registration.accept !== 'from-here') {
-    throw new TidemarkError('WATCHER_FILTER_CHANGED', 'The filter or start of a watcher changed', {
-      values: { watcher: watcher.name, cursor: row.cursor?.number ?? null },
+function refuseChange(watcher: CompiledWatcher, row: WatcherRow, accept: Registration['accept']): void {
+  if (row.chainId !== watcher.chainId) {
+    throw new TidemarkError('CHAIN_MISMATCH', 'The watcher was made for another chain id', {
+      values: { watcher: watcher.name, stored: row.chainId, configured: watcher.chainId },
     })
   }
-  const { fingerprint } = watcher
-  yield* wait(tx.cursors.change(row.id, { fingerprint, ...settledUnder(row, watcher), updatedAt: registration.now }))
+  if (row.fingerprint === watcher.fingerprint || accept === 'from-here') return
+  throw new TidemarkError('WATCHER_FILTER_CHANGED', 'The filter or start of a watcher changed', {
+    values: { watcher: watcher.name, cursor: row.cursor?.number ?? null },
+  })
+}
+
+/** The watcher's row, if there is one. @throws {TidemarkError} `WATCHER_FILTER_CHANGED`, `WATCHER_RENAMED`, `CHAIN_MISMATCH` */
+function checkedRow(
+  watcher: CompiledWatcher,
+  rows: readonly WatcherRow[],
+  registration: Registration,
+): WatcherRow | undefined {
+  const row = rows.find((one) => one.name === watcher.name)
+  if (row) refuseChange(watcher, row, registration.accept)
+  else refuseRename(watcher, formerName(watcher, rows, registration.configured))
+  return row
 }
 
 /**
@@ -65,42 +87,44 @@ function settledUnder(row: WatcherRow, watcher: CompiledWatcher): { settled?: Bl
   return { settled: blockNumber(Math.max(row.cursor.number, row.settled ?? 0)) }
 }
 
-function* registerOne(
-  tx: Tx,
-  watcher: CompiledWatcher,
-  rows: readonly WatcherRow[],
-  registration: Registration,
-): Op<WatcherRow> {
-  let row = rows.find((one) => one.name === watcher.name)
-  if (row) {
-    if (row.chainId !== watcher.chainId) {
-      throw new TidemarkError('CHAIN_MISMATCH', 'The watcher was made for another chain id', {
-        values: { watcher: watcher.name, stored: row.chainId, configured: watcher.chainId },
-      })
-    }
-    yield* acceptFilter(tx, row, watcher, registration)
-  } else {
-    refuseRename(watcher, formerName(watcher, rows, registration.configured))
-    row = yield* wait(tx.cursors.create(newRow(watcher, registration), registration.now))
-  }
-  yield* wait(tx.cursors.change(row.id, { token: registration.token, updatedAt: registration.now }))
-  return row
+/** What the taker of a watcher writes into its row. */
+function takeOverChange(watcher: CompiledWatcher, row: WatcherRow, { token, now, seen }: TakeOver): CursorChange {
+  const older = seen.look(row)
+  const halt = older ? ({ state: 'halted', reason: haltReason(older, now) } as const) : {}
+  const taken = { token, updatedAt: now, ...halt }
+  const { fingerprint } = watcher
+  return row.fingerprint === fingerprint ? taken : { ...taken, fingerprint, ...settledUnder(row, watcher) }
 }
 
 /**
- * Finds or makes the row of each configured watcher and writes the lease's token into it, in one transaction.
- * @throws {TidemarkError} `WATCHER_FILTER_CHANGED`, `WATCHER_RENAMED`, `CHAIN_MISMATCH`: nothing was changed
+ * Looks at the rows of the watchers to be run, before any of them is run: what is refused is refused at the start.
+ * @throws {TidemarkError} `WATCHER_FILTER_CHANGED`, `WATCHER_RENAMED`, `CHAIN_MISMATCH`
  */
-export async function registerWatchers(store: Store, registration: Registration): Promise<Map<string, WatcherRow>> {
+export async function checkWatchers(
+  store: Store,
+  watchers: readonly CompiledWatcher[],
+  registration: Registration,
+): Promise<void> {
+  const rows = await store.read((tx) => wait(tx.cursors.list()))
+  for (const watcher of watchers) checkedRow(watcher, rows, registration)
+}
+
+/**
+ * Finds or makes the row of a watcher and its managed tables, and writes the lease's token into the row, in one transaction
+ * that waits for a commit which the former holder has under way.
+ * @throws {TidemarkError} as `checkWatchers`: nothing was changed
+ */
+export async function takeOver(store: Store, watcher: CompiledWatcher, taker: TakeOver): Promise<WatcherRow> {
   return store.transact(function* (tx) {
-    const rows = yield* wait(tx.cursors.list())
-    const registered = new Map<string, WatcherRow>()
-    for (const watcher of registration.watchers) {
-      registered.set(watcher.name, yield* registerOne(tx, watcher, rows, registration))
-      for (const definition of Object.values(watcher.tables)) {
-        yield* wait(tx.managed.ensureTable({ table: definition.table, columns: definition.columns }))
-      }
+    const found = checkedRow(watcher, yield* wait(tx.cursors.list()), taker)
+    const made = found ?? (yield* wait(tx.cursors.create(newRow(watcher, taker.head), taker.now)))
+    const row = yield* wait(tx.cursors.lock(made.id))
+    invariant(row, 'a watcher that was just read must be there', { watcher: watcher.name })
+    refuseChange(watcher, row, taker.accept)
+    for (const { table, columns } of Object.values(watcher.tables)) {
+      yield* wait(tx.managed.ensureTable({ table, columns }))
     }
-    return registered
+    yield* wait(tx.cursors.change(row.id, takeOverChange(watcher, row, taker)))
+    return row
   })
 }

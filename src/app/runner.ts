@@ -12,6 +12,7 @@ import { reorgAccepted, rollBack } from '../settle/rollback.ts'
 import { settleThrough } from '../settle/settle.ts'
 import type { HaltReason, WatcherRow } from '../store/store.ts'
 import { wait } from '../util/op.ts'
+import type { Seen } from './seen.ts'
 import type { TidemarkEvents } from './types.ts'
 
 export type StepKind = 'events' | 'undo' | 'settle' | 'forget' | 'idle' | 'stopped' | 'halted' | 'failing'
@@ -32,6 +33,7 @@ export interface RunnerOptions {
   readonly ready: ReadyContext
   readonly retentionBlocks: number
   readonly emit: Emit
+  readonly seen: Seen
   /** Done once, after the source's first answer: keeps what tells this chain from another. */
   readonly rememberChain: () => Promise<void>
 }
@@ -113,6 +115,8 @@ export class WatcherRunner {
     const row = await this.run.store.read((tx) => wait(tx.cursors.find(this.name)))
     if (!row) throw new TidemarkError('FENCED', 'The watcher has no row any more', { values: { watcher: this.name } })
     this.row = row
+    const older = this.options.seen.look(row)
+    if (older) throw older
     return row
   }
 

@@ -1,5 +1,5 @@
 import type { BlockRef } from '../chain/block.ts'
-import type { WatcherRow } from '../store/store.ts'
+import type { Holder, WatcherRow } from '../store/store.ts'
 import type { WatcherRunner } from './runner.ts'
 import type { Health, WatcherStatus } from './types.ts'
 
@@ -9,9 +9,9 @@ export interface Live {
   readonly head: BlockRef | null
 }
 
-function healthOf(row: WatcherRow, live: Live | undefined): Health {
+function healthOf(row: WatcherRow, live: Live | undefined, holder: Holder | null): Health {
   if (row.state !== 'running') return row.state
-  if (!live) return 'stopped'
+  if (!live) return holder ? 'held' : 'stopped'
   if (live.runner.failing) return 'failing'
   if (live.runner.ended) return 'ended'
   return live.runner.phase === 'live' ? 'live' : 'backfilling'
@@ -28,14 +28,20 @@ function lagOf(row: WatcherRow, head: number | null): number | null {
   return head === null ? null : Math.max(0, head - (row.cursor?.number ?? row.startBlock - 1))
 }
 
-/** The status of one watcher, from its row and from the runner of this process, if it has one. */
-export function watcherStatus(row: WatcherRow, chain: string, live: Live | undefined): WatcherStatus {
+/** The status of one watcher, from its row, from who holds it, and from the runner of this process, if it has one. */
+export function watcherStatus(
+  row: WatcherRow,
+  chain: string,
+  live: Live | undefined,
+  holder: Holder | null,
+): WatcherStatus {
   const head = live?.head?.number ?? null
   return {
     name: row.name,
     chain,
     chainId: row.chainId,
-    health: healthOf(row, live),
+    health: healthOf(row, live, holder),
+    holder,
     cursor: row.cursor ? { number: row.cursor.number, hash: row.cursor.hash } : null,
     startBlock: row.startBlock,
     head,

@@ -9,10 +9,13 @@ import { realWorld, type World } from '../util/world.ts'
 import { createAdmin } from './admin.ts'
 import { openChains } from './chains.ts'
 import { Emitter } from './emitter.ts'
-import { follow, runFor } from './loops.ts'
+import { checkEnvironment } from './environment.ts'
+import { Keeper } from './keeper.ts'
+import { runFor } from './loops.ts'
 import { makeRunner } from './make-runner.ts'
-import { registerWatchers } from './register.ts'
-import type { WatcherRunner } from './runner.ts'
+import { checkWatchers, type Registration, takeOver } from './register.ts'
+import type { Emit, WatcherRunner } from './runner.ts'
+import { Seen } from './seen.ts'
 import { watcherStatus } from './status.ts'
 import type { Admin, Logger, RunOnceOptions, RunOnceResult, Status, Tidemark, TidemarkEvents } from './types.ts'
 
@@ -38,10 +41,9 @@ export function compileAll(config: Config): CompiledWatcher[] {
   )
 }
 
-/** What is held while watchers may run: the lease, and a runner for each watcher. */
+/** What lives while watchers may run: a keeper for each, and the word to stop. */
 interface Session {
-  readonly lease: Lease
-  readonly runners: readonly WatcherRunner[]
+  readonly keepers: readonly Keeper[]
   readonly stop: AbortController
 }
 
@@ -58,6 +60,7 @@ class Engine implements Tidemark {
   private session: Session | null = null
   private loops: Promise<void> | null = null
   private opening = false
+  private readonly emit: Emit = (type, event) => this.emitter.emit(type, event)
 
   constructor(config: Config, options: TidemarkOptions) {
     const tracked = trackReads(config)
@@ -79,14 +82,10 @@ class Engine implements Tidemark {
   async start(): Promise<void> {
     if (this.loops) return
     const session = await this.open(this.watchers)
-    if (!session)
-      throw new TidemarkError('STORE_LOCKED', 'Another process runs watchers on this store', {
-        values: { store: this.store.kind },
-      })
+    if (!this.store.capabilities.shared) await this.reserveAll(session)
     this.warnOfUnread()
-    this.loops = Promise.all(session.runners.map((runner) => follow(runner, this.world, session.stop.signal))).then(
-      () => {},
-    )
+    const { signal } = session.stop
+    this.loops = Promise.all(session.keepers.map((keeper) => keeper.keep(signal))).then(() => {})
   }
 
   /** Resolves when every watcher has reached its end block, or after `stop`. */
@@ -111,9 +110,10 @@ class Engine implements Tidemark {
     if (wanted.length === 0)
       throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher', { values: { watcher: options.watcher } })
     const session = await this.open(wanted)
-    if (!session) return held
     try {
-      return await runFor(session.runners, this.world, options.budgetMs ?? 1_000, options.signal)
+      const runners = await takeAll(session)
+      if (runners.length === 0) return held
+      return await runFor(runners, this.world, options.budgetMs ?? 1_000, options.signal)
     } finally {
       await this.closeSession()
     }
@@ -122,13 +122,14 @@ class Engine implements Tidemark {
   async status(): Promise<Status> {
     await this.store.migrate('check')
     const rows = await this.store.read((tx) => wait(tx.cursors.list()))
-    const runners = new Map(this.session?.runners.map((runner) => [runner.name, runner]) ?? [])
-    const watchers = rows.map((row) => {
+    const runners = new Map(this.session?.keepers.map(({ name, runner }) => [name, runner]) ?? [])
+    const watchers = rows.map(async (row) => {
       const chain = row.name.slice(row.name.lastIndexOf('/') + 1)
       const runner = runners.get(row.name)
-      return watcherStatus(row, chain, runner && { runner, head: this.chains.get(chain)?.lastHead ?? null })
+      const live = runner ? { runner, head: this.chains.get(chain)?.lastHead ?? null } : undefined
+      return watcherStatus(row, chain, live, await this.store.holder(row.name))
     })
-    return { running: this.session !== null, store: this.store.kind, watchers }
+    return { running: this.session !== null, store: this.store.kind, watchers: await Promise.all(watchers) }
   }
 
   /** A setting that nothing reads does nothing, and whoever wrote it believes that it does. */
@@ -137,64 +138,90 @@ class Engine implements Tidemark {
     if (unread.length > 0) this.logger.log('warn', 'settings that nothing reads', { settings: unread })
   }
 
-  private async open(watchers: readonly CompiledWatcher[]): Promise<Session | null> {
+  /** Looks at all that can be refused before anything is taken. */
+  private async open(watchers: readonly CompiledWatcher[]): Promise<Session> {
     this.opening = true
     try {
       await this.store.migrate(this.config.migrate)
-      const lease = await this.store.acquire()
-      if (!lease) return null
-      return await this.openWith(lease, watchers)
+      await checkEnvironment(this.store, this.config.environment)
+      await checkWatchers(this.store, watchers, this.registration)
+      this.session = { keepers: watchers.map((watcher) => this.keeperOf(watcher)), stop: new AbortController() }
+      return this.session
     } finally {
       this.opening = false
     }
   }
 
-  private async openWith(lease: Lease, watchers: readonly CompiledWatcher[]): Promise<Session> {
-    try {
-      const stop = new AbortController()
-      const heads = await this.headsForNow(watchers)
-      const now = this.world.now()
-      const accept = this.config.accept
-      const configured = new Set(this.watchers.map((watcher) => watcher.name))
-      const rows = await registerWatchers(this.store, { watchers, configured, token: lease.token, accept, heads, now })
-      const runners = watchers.map((watcher) =>
-        makeRunner({
-          watcher,
-          row: rows.get(watcher.name),
-          chain: this.chains.get(watcher.chainName),
-          lease,
-          config: this.config,
-          world: this.world,
-          signal: stop.signal,
-          emit: (type, event) => this.emitter.emit(type, event),
-        }),
-      )
-      this.session = { lease, runners, stop }
-      return this.session
-    } catch (error) {
-      await lease.release()
-      throw error
-    }
+  private get registration(): Registration {
+    return { configured: new Set(this.watchers.map(({ name }) => name)), accept: this.config.accept }
+  }
+
+  private keeperOf(watcher: CompiledWatcher): Keeper {
+    const { store, world } = this
+    const seen = new Seen()
+    const takeOver = (lease: Lease, signal: AbortSignal) => this.takeOver(watcher, lease, seen, signal)
+    return new Keeper({ watcher, store, world, emit: this.emit, takeOver })
+  }
+
+  private async takeOver(
+    watcher: CompiledWatcher,
+    lease: Lease,
+    seen: Seen,
+    signal: AbortSignal,
+  ): Promise<WatcherRunner> {
+    const { config, world, emit } = this
+    const head = await this.headForNow(watcher)
+    const { token } = lease
+    const row = await takeOver(this.store, watcher, { ...this.registration, token, head, seen, now: world.now() })
+    const chain = this.chains.get(watcher.chainName)
+    return makeRunner({ watcher, row, chain, lease, config, world, signal, emit, seen })
   }
 
   /** Only a watcher that starts `now`, and was never started before, needs the head to begin with. */
-  private async headsForNow(watchers: readonly CompiledWatcher[]): Promise<Map<string, BlockNumber>> {
-    const heads = new Map<string, BlockNumber>()
-    for (const watcher of watchers) {
-      if (watcher.startBlock !== 'now') continue
-      const known = await this.store.read((tx) => wait(tx.cursors.find(watcher.name)))
-      const chain = this.chains.get(watcher.chainName)
-      if (!known && chain) heads.set(watcher.name, (await chain.look()).head.number)
+  private async headForNow(watcher: CompiledWatcher): Promise<BlockNumber | null> {
+    if (watcher.startBlock !== 'now') return null
+    const known = await this.store.read((tx) => wait(tx.cursors.find(watcher.name)))
+    const chain = this.chains.get(watcher.chainName)
+    return known || !chain ? null : (await chain.look()).head.number
+  }
+
+  /** A store that one process has to itself is refused to a second one at once. */
+  private async reserveAll(session: Session): Promise<void> {
+    for (const keeper of session.keepers) {
+      if (await keeper.reserve()) continue
+      await this.closeSession()
+      throw new TidemarkError('STORE_LOCKED', 'Another process runs watchers on this store', {
+        values: { store: this.store.kind },
+      })
     }
-    return heads
   }
 
   private async closeSession(): Promise<void> {
     const session = this.session
     this.session = null
     this.loops = null
-    await session?.lease.release()
+    for (const keeper of session?.keepers ?? []) await keeper.release()
   }
+}
+
+/**
+ * The watchers that were to be had. One that cannot be taken now, since its chain is silent, holds up no other (P11); when
+ * none can, the first error says why.
+ */
+async function takeAll({ keepers, stop }: Session): Promise<WatcherRunner[]> {
+  const runners: WatcherRunner[] = []
+  const errors: unknown[] = []
+  for (const keeper of keepers) {
+    try {
+      const runner = await keeper.take(stop.signal)
+      if (runner) runners.push(runner)
+    } catch (error) {
+      keeper.failed(error)
+      errors.push(error)
+    }
+  }
+  if (runners.length === 0 && errors.length > 0) throw errors[0]
+  return runners
 }
 
 /**

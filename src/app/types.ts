@@ -1,9 +1,12 @@
 import type { ErrorCode } from '../errors.ts'
-import type { HaltReason, WatcherCounters } from '../store/store.ts'
+import type { HaltReason, Holder, WatcherCounters } from '../store/store.ts'
 
 /** A running Tidemark in any process: no signal handlers, no `process.exit`, nothing listens. */
 export interface Tidemark {
-  /** Migrates, takes the lease, checks chains and watchers, and follows them until `stop`. Resolves once running. */
+  /**
+   * Migrates, checks the watchers, and follows them until `stop`. Resolves once running. Where several processes share a
+   * database, a watcher that another one holds is stood by for. @throws {TidemarkError} `STORE_LOCKED` on an embedded store
+   */
   start(): Promise<void>
   /** Finishes the open step, gives the lease back, closes the store. Idempotent. */
   stop(options?: { timeoutMs?: number }): Promise<void>
@@ -33,8 +36,8 @@ export interface RunOnceResult {
   readonly nextAt: Date | null
 }
 
-/** What a watcher is doing, in one word. */
-export type Health = 'backfilling' | 'live' | 'failing' | 'halted' | 'paused' | 'ended' | 'stopped'
+/** What a watcher is doing, in one word. `held`: another process runs it. `stopped`: nobody does. */
+export type Health = 'backfilling' | 'live' | 'failing' | 'halted' | 'paused' | 'ended' | 'held' | 'stopped'
 
 export interface WatcherStatus {
   /** `deposits/ethereum`. */
@@ -42,6 +45,8 @@ export interface WatcherStatus {
   readonly chain: string
   readonly chainId: number
   readonly health: Health
+  /** Which process runs it; null: none. */
+  readonly holder: Holder | null
   /** Last block whose events are all committed; null before the first. */
   readonly cursor: { readonly number: number; readonly hash: string } | null
   readonly startBlock: number
@@ -97,6 +102,11 @@ export interface Admin {
   /** Sets a halted or paused watcher running again. */
   resume(watcher: string, by: By, options?: ResumeOptions): Promise<void>
   pause(watcher: string, by: By): Promise<void>
+  /**
+   * After the database was restored from a backup: gives every watcher a token that no process knows, so that whoever
+   * remembers the newer state is fenced and reads again, and ends the halts with `STORE_WENT_BACK` (P9).
+   */
+  restored(by: By): Promise<void>
   /** Gives a watcher's row a new name, so that its cursor and marks go with it. */
   rename(from: string, to: string, by: By): Promise<void>
 }

@@ -28,11 +28,13 @@ export type Answer<Async extends boolean, T> = [Async] extends [false]
  * - `duplicate`: it was done before; the work was not run
  * - `too-old`: it lies at or below the low-water mark and has no mark. Whether it was done cannot be told: the work was
  *   not run, and the event must be set aside for a person, never acknowledged as done (P7)
+ * - `held`: someone has claimed it and works on it outside a transaction: never acknowledge it, come again later
  */
 export type OnceOutcome<T> =
   | { readonly outcome: 'done'; readonly value: T }
   | { readonly outcome: 'duplicate' }
   | { readonly outcome: 'too-old' }
+  | { readonly outcome: 'held' }
 
 /** The caller's own position on one chain. */
 export interface DeduplicationState extends ScopeState {
@@ -60,7 +62,9 @@ export interface DeduplicationManagerOptions<Db, Async extends boolean, E extend
   readonly world?: World
 }
 
-type Claimed = 'new' | 'duplicate' | 'too-old'
+type Claimed = 'new' | 'duplicate' | 'too-old' | 'held'
+
+const ANSWER = { done: 'duplicate', claimed: 'held' } as const
 
 /**
  * Deduplication for a loop of one's own: marks in the application's database, written in the transaction that the
@@ -207,14 +211,15 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
 
   /** Mark first, then look at the low-water mark: in this order no forgetting can slip in between. */
   *#claim(handled: HandledPort, { chainId, key, block }: EventKey): Op<Claimed> {
-    const isNew = yield* wait(handled.insert(this.#scope, chainId, key, block, this.#world.now()))
-    if (!isNew) return 'duplicate'
+    const found = yield* wait(handled.insert({ scope: this.#scope, chainId, key }, block, this.#world.now()))
+    if (found !== 'new') return ANSWER[found]
     const { lowWater } = yield* wait(handled.state(this.#scope, chainId))
     return lowWater !== null && block <= lowWater ? 'too-old' : 'new'
   }
 
   *#find(handled: HandledPort, { chainId, key, block }: EventKey): Op<Claimed> {
-    if (yield* wait(handled.has(this.#scope, chainId, key))) return 'duplicate'
+    const found = yield* wait(handled.find({ scope: this.#scope, chainId, key }))
+    if (found) return ANSWER[found]
     const { lowWater } = yield* wait(handled.state(this.#scope, chainId))
     return lowWater !== null && block <= lowWater ? 'too-old' : 'new'
   }

@@ -3,7 +3,7 @@ import { TidemarkError } from '../errors.ts'
 import type { CursorChange, DbScope, KeptEvent, Mark, Tx, WatcherRow } from '../store/store.ts'
 import { invariant } from '../util/invariant.ts'
 import { decodeValue, encodeValue } from '../util/json.ts'
-import { type Op, wait } from '../util/op.ts'
+import { isThenable, type Maybe, type Op, wait } from '../util/op.ts'
 import { type Batch, cutAfter, type ReadyEvent } from './batch.ts'
 import { recordCommit } from './commit-rows.ts'
 import { forEachEvent, hardLimit, hungAt, SLICE_MS } from './each-event.ts'
@@ -23,6 +23,8 @@ export interface BatchOutcome {
 
 /** A memo lives in an undo record, so its size is bounded. */
 const MEMO_LIMIT = 65_536
+/** Events marked in one statement, ahead of their handlers: what is marked and then cut off for time is bounded. */
+const MARK_AT_ONCE = 500
 /** Managed rows buffered before they are written. */
 const FLUSH_AT = 5_000
 
@@ -66,17 +68,30 @@ export function* flushAll(tx: Tx, run: Run): Op<void> {
  */
 function savepointWith<T>(tx: Tx, run: Run, scope: DbScope<unknown>, fn: () => T): T {
   if (run.participants.length === 0) return scope.savepoint(fn)
-  scope.own(() => tx.drive(flushAll(tx, run)))
-  return scope.savepoint(() => {
+  const flush = () => wait(flushOwn(tx, run, scope))
+  const inside = function* (): Op<unknown> {
     try {
       const result = fn()
-      scope.own(() => tx.drive(flushAll(tx, run)))
-      return result
+      // Left to the guard, which refuses it: an embedded store cannot wait.
+      if (isThenable(result) && !run.store.capabilities.asyncHandlers) return result
+      const value = yield* wait(result)
+      yield* flush()
+      return value
     } catch (error) {
       for (const participant of run.participants) participant.discard()
       throw error
     }
-  })
+  }
+  const whole = function* (): Op<unknown> {
+    yield* flush()
+    return yield* wait(scope.savepoint(() => tx.drive(inside())))
+  }
+  return tx.drive(whole()) as T
+}
+
+/** Writes what is buffered in the middle of a callback: Tidemark's own writes, not the user's. */
+function flushOwn(tx: Tx, run: Run, scope: DbScope<unknown>): Maybe<void> {
+  return scope.own(() => tx.drive(flushAll(tx, run)))
 }
 
 function handlerScope(
@@ -97,20 +112,18 @@ function handlerScope(
     db: scope.db,
     tables,
     savepoint: <T>(fn: () => T) => savepointWith(tx, run, scope, fn),
-    flush: () => scope.own(() => tx.drive(flushAll(tx, run))),
+    flush: () => flushOwn(tx, run, scope),
   }
 }
 
-/** Marks first, then works: a mark that was there already means that the effects are there too. Answers the memo. */
-function* applyEvent(tx: Tx, run: Run, batch: Batch, ready: ReadyEvent): Op<'duplicate' | { memo: string | null }> {
-  const [isNew] = yield* wait(tx.marks.insert(run.id, [markOf(ready)]))
-  if (!isNew) return 'duplicate'
+/** Calls the handler for an event that was just marked. Answers its memo. */
+function* applyEvent(tx: Tx, run: Run, batch: Batch, ready: ReadyEvent): Op<string | null> {
   const handle = run.watcher.handle as (scope: unknown) => unknown
   const result = yield* callUser(tx, run, 'handle', ready.event, (scope, tables) =>
     handle(handlerScope(run, tx, batch, ready, scope, tables)),
   )
   try {
-    return { memo: encodeMemo(run, ready, result) }
+    return encodeMemo(run, ready, result)
   } catch (error) {
     throw TidemarkError.is(error) ? new EventFailure(error, ready.log.blockNumber) : error
   }
@@ -119,6 +132,8 @@ function* applyEvent(tx: Tx, run: Run, batch: Batch, ready: ReadyEvent): Op<'dup
 /** Progress through a batch: kept outside the operation, since a slice may end in the middle. */
 interface Progress {
   next: number
+  /** For each event that was marked so far, in order: whether its mark was new. */
+  readonly fresh: boolean[]
   readonly kept: KeptEvent[]
   duplicates: number
   readonly startedAt: number
@@ -134,14 +149,21 @@ function outOfTime(run: Run, batch: Batch, progress: Progress): BlockRef | null 
   return { number: last.blockNumber, hash: last.blockHash }
 }
 
+/** Marks first, then works: a mark that was there already means that the effects are there too (P2). */
+function* markNext(tx: Tx, run: Run, batch: Batch, progress: Progress): Op<void> {
+  if (progress.next < progress.fresh.length) return
+  const some = batch.events.slice(progress.next, progress.next + MARK_AT_ONCE)
+  progress.fresh.push(...(yield* wait(tx.marks.insert(run.id, some.map(markOf)))))
+}
+
 /** Handles events until the slice is over, the batch is done, or its time is up. */
 function* handleSlice(tx: Tx, run: Run, batch: Batch, progress: Progress): Op<void> {
   const until = run.world.monotonic() + SLICE_MS
   while (progress.next < batch.events.length && !progress.cutAt) {
+    yield* markNext(tx, run, batch, progress)
     const ready = batch.events[progress.next] as ReadyEvent
-    const done = yield* applyEvent(tx, run, batch, ready)
-    if (done === 'duplicate') progress.duplicates++
-    else progress.kept.push(keptEvent(ready, done.memo))
+    if (progress.fresh[progress.next]) progress.kept.push(keptEvent(ready, yield* applyEvent(tx, run, batch, ready)))
+    else progress.duplicates++
     progress.next++
     for (const participant of run.participants) if (participant.pending() > FLUSH_AT) yield* participant.flush(tx)
     progress.cutAt = outOfTime(run, batch, progress)
@@ -150,7 +172,8 @@ function* handleSlice(tx: Tx, run: Run, batch: Batch, progress: Progress): Op<vo
 }
 
 function* handleAll(tx: Tx, run: Run, batch: Batch): Op<Progress> {
-  const progress: Progress = { next: 0, kept: [], duplicates: 0, startedAt: run.world.monotonic(), cutAt: null }
+  const startedAt = run.world.monotonic()
+  const progress: Progress = { next: 0, fresh: [], kept: [], duplicates: 0, startedAt, cutAt: null }
   try {
     while (progress.next < batch.events.length && !progress.cutAt) {
       yield* tx.interruptible(() => handleSlice(tx, run, batch, progress), hardLimit(run))
@@ -158,6 +181,8 @@ function* handleAll(tx: Tx, run: Run, batch: Batch): Op<Progress> {
   } catch (error) {
     throw hungAt(run, batch.events[progress.next]?.event, error)
   }
+  // Events beyond the cut were marked ahead, and are not done.
+  if (progress.cutAt) yield* wait(tx.marks.deleteAbove(run.id, progress.cutAt.number))
   yield* flushAll(tx, run)
   return progress
 }

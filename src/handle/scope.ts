@@ -58,10 +58,26 @@ function userError(stage: Stage, error: unknown, event: TidemarkEvent, values: R
   })
 }
 
-function* settleResult(run: Run, values: Record<string, unknown>, result: unknown): Op<unknown> {
+function* settleResult(run: Run, values: Record<string, unknown>, result: unknown, deadline: number): Op<unknown> {
   if (!isThenable(result)) return result
   if (!run.store.capabilities.asyncHandlers) promiseRefused(values, result)
-  return yield* wait(result)
+  return yield* wait(inTime(run, values, result, deadline))
+}
+
+/** A promise that is never kept must not hold the transaction for ever (P11). */
+function inTime(
+  run: Run,
+  values: Record<string, unknown>,
+  result: PromiseLike<unknown>,
+  deadline: number,
+): Promise<unknown> {
+  const kept = new AbortController()
+  const late = run.world.sleep(Math.max(0, deadline - run.world.monotonic()), kept.signal).then(() => {
+    throw new TidemarkError('HANDLER_TIMEOUT', 'The handler did not come to an end', {
+      values: { ...values, limitMs: run.watcher.handlerTimeout },
+    })
+  })
+  return Promise.race([result, late]).finally(() => kept.abort())
 }
 
 /** A call of one of the user's functions, on what it gets for one event. */
@@ -75,10 +91,11 @@ function* callGuarded(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call
   const timeout = run.watcher.handlerTimeout
   // What the final stage writes is never taken back, so it need not be tracked.
   const mayWrite = stage === 'final' || run.watcher.undo !== 'managed'
-  const scope = tx.openScope({ mayWrite, values, deadline: started + timeout })
+  const deadline = started + timeout
+  const scope = tx.openScope({ mayWrite, values, deadline })
   let result: unknown
   try {
-    result = yield* settleResult(run, values, call(scope, tablesFor(run, stage, event, life)))
+    result = yield* settleResult(run, values, call(scope, tablesFor(run, stage, event, life)), deadline)
   } catch (error) {
     life.over = true
     yield* wait(scope.close('threw'))
@@ -95,24 +112,10 @@ function* callGuarded(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call
   return result
 }
 
-const SAVEPOINT = 'tidemark_handler'
-
-/** A savepoint opened before user code and released after it: gone if someone committed or rolled back in between. */
-function* releaseSavepoint(tx: Tx, values: Record<string, unknown>): Op<void> {
-  try {
-    yield* wait(tx.release(SAVEPOINT))
-  } catch (cause) {
-    throw new TidemarkError('HANDLER_ENDED_TRANSACTION', 'The handler ended the transaction', { values, cause })
-  }
-}
-
-/** Runs one of the user's functions for one event, inside its savepoint. @throws {EventFailure} */
+/** Runs one of the user's functions for one event. @throws {EventFailure} */
 export function* callUser(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call: UserCall): Op<unknown> {
   try {
-    yield* wait(tx.savepoint(SAVEPOINT))
-    const result = yield* callGuarded(tx, run, stage, event, call)
-    yield* releaseSavepoint(tx, publicValues(run, event))
-    return result
+    return yield* callGuarded(tx, run, stage, event, call)
   } catch (error) {
     if (!TidemarkError.is(error)) throw error
     throw new EventFailure(error, Number(event.blockNumber))

@@ -2,6 +2,9 @@ import type { BlockNumber, BlockRef, Hash, LogIndex } from '../chain/block.ts'
 import type { Log } from '../chain/log.ts'
 import type { StableId } from '../dedup/identity.ts'
 import type { Maybe, Op } from '../util/op.ts'
+import type { HandledPort } from './handled.ts'
+
+export type { HandledKey, HandledPort, HandledState, ScopeState } from './handled.ts'
 
 /**
  * The store port: a transaction, and one small sub-port a folder. A verb answers at once or with a promise; the engine
@@ -24,14 +27,22 @@ export interface Store<Db = unknown> {
   read<T>(body: (tx: Tx<Db>) => Op<T>): Promise<T>
   /** The ports on a transaction that the application opened itself. @throws `NOT_IN_TRANSACTION` */
   join(db: Db): Tx<Db>
-  /** Takes the right to run watchers on this store, or answers null when another process has it. */
-  acquire(): Promise<Lease | null>
+  /**
+   * Takes the right to write for a watcher, or answers null when another process has it. Where stores are shared it is a
+   * lease of its own; an embedded store has one lock for all its watchers.
+   * @param watcher its whole name, `deposits/ethereum`
+   */
+  acquire(watcher: string): Promise<Lease | null>
+  /** Who holds a watcher now, for `status`. Null: nobody. */
+  holder(watcher: string): Promise<Holder | null>
   close(): Promise<void>
 }
 
 export interface StoreCapabilities {
   /** Whether a handler may return a promise. False on embedded stores: an open write transaction must not wait. */
   readonly asyncHandlers: boolean
+  /** Whether several processes may run watchers on it at once, each watcher held by one of them. */
+  readonly shared: boolean
   /**
    * How long a transaction that was open before a commit may still run, in milliseconds: forgetting deletes rows only
    * after it (P7). 0 where there is a single writer.
@@ -45,10 +56,25 @@ export interface MigrationReport {
   readonly applied: readonly string[]
 }
 
-/** The right to run watchers on a store. The token is written into each cursor row and checked by each commit. */
+/**
+ * The right to write for a watcher. Its token is written into the cursor row and checked by each commit: correctness rests
+ * on that alone, and the lease only keeps processes from working against each other (P9).
+ */
 export interface Lease {
+  /** 16 random bytes. */
   readonly token: Uint8Array
+  /** Aborts once the lease is lost, or could not be renewed in time. */
+  readonly lost: AbortSignal
+  /** Gives it back, so that another process need not wait. Never throws; idempotent. */
   release(): Promise<void>
+}
+
+export interface Holder {
+  readonly host: string
+  /** Process id; null where it cannot be told. */
+  readonly pid: number | null
+  /** Milliseconds until the lease expires by the database's clock; null where a process holds it as long as it lives. */
+  readonly expiresInMs: number | null
 }
 
 export interface Tx<Db = unknown> {
@@ -60,6 +86,7 @@ export interface Tx<Db = unknown> {
   readonly managed: ManagedPort
   readonly handled: HandledPort
   readonly audit: AuditPort
+  readonly meta: MetaPort
   /** The driver's own word on whether the transaction is still open. */
   inTransaction(): boolean
   savepoint(name: string): Maybe<void>
@@ -87,17 +114,24 @@ export interface ScopeRules {
   readonly deadline: number
 }
 
-/** A handle that lives as long as one callback. */
+/**
+ * A handle that lives as long as one callback. What could end the transaction unseen, `raw`, is only reached behind a
+ * savepoint of the scope's own, which `close` releases: gone means that someone committed or rolled back in between.
+ */
 export interface DbScope<Db> {
   /** Shaped like the driver's client, behind a guard; `raw` on it is the marked way out. */
   readonly db: Db
-  /** Runs `fn` in a nested savepoint: a throw undoes what it wrote, and a failed statement inside counts as handled. */
+  /**
+   * Runs `fn` in a nested savepoint: a throw undoes what it wrote, and a failed statement inside counts as handled. Answers a
+   * promise where handlers may be asynchronous.
+   */
   savepoint<T>(fn: () => T): T
   /** Runs writes of Tidemark's own in the middle of the callback: not the user's, so not untracked. */
   own<T>(work: () => T): T
   /**
    * Ends the scope. Later use of `db` throws `SCOPE_DEAD`.
-   * @throws what the guard noticed: `HANDLER_SWALLOWED_ERROR`, `TRANSACTION_LOST`, `UNTRACKED_WRITE`
+   * @throws what the guard noticed: `HANDLER_SWALLOWED_ERROR`, `HANDLER_FORGOT_AWAIT`, `HANDLER_ENDED_TRANSACTION`,
+   *   `TRANSACTION_LOST`, `UNTRACKED_WRITE`
    */
   close(outcome: 'returned' | 'threw'): Maybe<void>
 }
@@ -141,6 +175,8 @@ export interface WatcherRow {
   /** Why it is halted or paused; public facts only. */
   readonly reason: HaltReason | null
   readonly counters: WatcherCounters
+  /** How often the row was changed. A process that finds a lower one than it wrote works on a restored database. */
+  readonly revision: number
   /** When the last commit was made, ms since the epoch. */
   readonly updatedAt: number
 }
@@ -181,11 +217,13 @@ export interface CursorChange {
 }
 
 export interface CursorPort {
+  /** Makes the row; where another process has made it meanwhile, answers that one. */
   create(watcher: NewWatcher, now: number): Maybe<WatcherRow>
   list(): Maybe<readonly WatcherRow[]>
   find(name: string): Maybe<WatcherRow | undefined>
   /** Reads the row and locks it until the transaction ends. */
   lock(id: number): Maybe<WatcherRow | undefined>
+  /** Raises the revision by one each time. */
   change(id: number, change: CursorChange): Maybe<void>
   /** The first write of a commit, and its last read: they differ when the transaction was lost in between. */
   writeNonce(id: number, nonce: Uint8Array): Maybe<void>
@@ -308,32 +346,6 @@ export interface ManagedPort {
   deleteRowsAbove(table: ManagedTable, watcher: number, block: BlockNumber | -1): Maybe<number>
 }
 
-// ------------------------------------------------------------------------- marks of the parts used alone
-
-/** State of a `DeduplicationManager` on one chain. */
-export interface ScopeState {
-  readonly cursor: BlockRef | null
-  readonly lowWater: BlockNumber | null
-  readonly updatedAt: number | null
-}
-
-export interface HandledPort {
-  /**
-   * Inserts the key if it is not there. Answers whether it was new. A key that is there keeps the higher of both
-   * blocks: an event re-included in a later block must not be forgotten with its first one.
-   */
-  insert(scope: string, chainId: number, key: string, block: BlockNumber, now: number): Maybe<boolean>
-  has(scope: string, chainId: number, key: string): Maybe<boolean>
-  count(scope: string): Maybe<number>
-  state(scope: string, chainId: number): Maybe<ScopeState>
-  /** Every chain of the scope with a mark, a cursor or a low-water mark, in ascending order. */
-  chains(scope: string): Maybe<readonly number[]>
-  setCursor(scope: string, chainId: number, cursor: BlockRef, now: number): Maybe<void>
-  /** Raises the low-water mark; it never goes back. */
-  raiseLowWater(scope: string, chainId: number, block: BlockNumber): Maybe<void>
-  deleteThrough(scope: string, chainId: number, block: BlockNumber, limit: number): Maybe<number>
-}
-
 // ----------------------------------------------------------------------------------------------------- audit
 
 export interface AuditRow {
@@ -348,4 +360,12 @@ export interface AuditPort {
   /** Bounded: the newest 10,000 rows are kept. */
   add(row: AuditRow): Maybe<void>
   list(limit: number): Maybe<readonly AuditRow[]>
+}
+
+// ------------------------------------------------------------------------------------------------------ meta
+
+/** Few facts about the whole database: `environment`, `epoch`. */
+export interface MetaPort {
+  get(key: string): Maybe<string | null>
+  set(key: string, value: string): Maybe<void>
 }

@@ -23,6 +23,7 @@ export function everySetting(given: Pick<ConfigInput, 'store' | 'watchers'> & { 
     retentionBlocks: 9_999,
     undoLimitBlocks: 16_000,
     build: 'build 7',
+    environment: 'test',
     logLevel: 'error',
     accept: 'from-here',
   }

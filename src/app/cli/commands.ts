@@ -13,6 +13,7 @@ const SETTING_SUMMARY: Readonly<Record<string, string>> = {
   retentionBlocks: 'blocks behind the settled line for which marks are kept',
   undoLimitBlocks: 'unsettled blocks at which a watcher waits for finality',
   build: 'name of this build, recorded with each commit',
+  environment: 'kept in the database at the first start; a process of another one is refused',
   logLevel: "'debug', 'info', 'warn' or 'error'",
   accept: "'from-here': use a changed filter from the cursor on",
 }
@@ -74,6 +75,14 @@ export const commands: readonly CommandSpec[] = [
     flags: [config, ...by, ...logLevel],
     examples: ['tidemark rename deposits/ethereum credits/ethereum'],
     load: async () => (await import('./commands/rename.ts')).rename,
+  },
+  {
+    name: 'restored',
+    summary: 'Go on from a database that was restored from a backup',
+    args: [],
+    flags: [config, ...by, ...logLevel],
+    examples: ['tidemark restored --reason "restored to 14:00 after the disk failed"'],
+    load: async () => (await import('./commands/restored.ts')).restored,
   },
   {
     name: 'migrate',

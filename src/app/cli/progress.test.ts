@@ -26,7 +26,7 @@ function watcher({
     ...{ name, health, head, finalized, chain: 'ethereum', chainId: 1, startBlock: 1_000 },
     cursor: cursor === null ? null : { number: cursor, hash: '0x00' },
     lagBlocks: head === null || cursor === null ? null : head - cursor,
-    ...{ settled: null, lowWater: null, epoch: 0, reason: null, failing: null, updatedAt: null },
+    ...{ holder: null, settled: null, lowWater: null, epoch: 0, reason: null, failing: null, updatedAt: null },
     counters: { applied: events, undone: 0, duplicates: 0, reorgs: 0 },
   }
 }

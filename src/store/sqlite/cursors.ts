@@ -29,7 +29,8 @@ import {
 
 const CREATE = `
   INSERT INTO tidemark_watchers (name, chain_id, fingerprint, start_block, updated_at)
-  VALUES (?, ?, ?, ?, ?)`
+  VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (name) DO NOTHING`
 const LIST = 'SELECT * FROM tidemark_watchers ORDER BY name'
 const FIND = 'SELECT * FROM tidemark_watchers WHERE name = ?'
 const LOCK = 'SELECT * FROM tidemark_watchers WHERE id = ?'
@@ -78,6 +79,7 @@ function readWatcher(row: SqliteRow): WatcherRow {
     state: readText(row, 'state') as WatcherState,
     reason: readReason(row),
     counters: readCounters(row),
+    revision: readNumber(row, 'revision'),
     updatedAt: readNumber(row, 'updated_at'),
   }
 }
@@ -120,6 +122,9 @@ function assignments(change: CursorChange): Assignment[] {
   return keys.filter((key) => change[key] !== undefined).flatMap((key) => ASSIGN[key](change[key] as never))
 }
 
+/** With each change: the row is a new one, and SQLite may commit again. */
+const ALWAYS = 'revision = revision + 1, open_commit = NULL'
+
 /** Rows of `tidemark_watchers`. The write lock of SQLite covers the whole file, so `lock` has only to read. */
 export class SqliteCursors implements CursorPort {
   readonly #connection: Connection
@@ -152,7 +157,7 @@ export class SqliteCursors implements CursorPort {
 
   change(id: number, change: CursorChange): void {
     const all = assignments(change)
-    const sql = `UPDATE tidemark_watchers SET ${all.map(([one]) => one).join(', ')}, open_commit = NULL WHERE id = ?`
+    const sql = `UPDATE tidemark_watchers SET ${all.map(([one]) => one).join(', ')}, ${ALWAYS} WHERE id = ?`
     const changed = this.#connection.run(sql, ...all.flatMap(([, ...values]) => values), int(id))
     invariant(changed === 1, 'a change of a cursor must find its row', { id })
   }

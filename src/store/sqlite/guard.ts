@@ -12,6 +12,8 @@ const ENDED = {
   HANDLER_ENDED_TRANSACTION: 'The handler ended the transaction through raw',
 } as const
 
+const SAVEPOINT = 'tidemark_handler'
+
 /**
  * Watches one callback of user code. What goes wrong is remembered as well as thrown, since user code may catch it and
  * go on: the finding is thrown again when the scope closes.
@@ -36,6 +38,12 @@ export class Guard {
     this.connection = connection
     this.rules = rules
     this.#changesBefore = rules.mayWrite ? 0 : this.#totalChanges()
+  }
+
+  /** Opens the savepoint by which a transaction that was exchanged behind our back is found out. */
+  open(): void {
+    this.#checkOpen('TRANSACTION_LOST')
+    this.connection.control(`SAVEPOINT ${SAVEPOINT}`)
   }
 
   /** Runs one statement of the user between the checks. */
@@ -120,6 +128,7 @@ export class Guard {
     this.#checkOpen('HANDLER_ENDED_TRANSACTION')
     if (this.#fatal) throw this.#fatal
     if (outcome === 'threw') return
+    this.#releaseSavepoint()
     this.#throwSwallowed()
     const written = this.#totalChanges() - this.#changesBefore - this.#changesOwn
     if (!this.rules.mayWrite && written !== this.#changesUndone) throw this.#untracked()
@@ -165,6 +174,16 @@ export class Guard {
         values,
         cause: error,
       })
+    }
+  }
+
+  /** Gone: someone committed or rolled back in between, and opened another transaction. */
+  #releaseSavepoint(): void {
+    try {
+      this.connection.control(`RELEASE ${SAVEPOINT}`)
+    } catch (cause) {
+      const { values } = this.rules
+      throw new TidemarkError('HANDLER_ENDED_TRANSACTION', ENDED.HANDLER_ENDED_TRANSACTION, { values, cause })
     }
   }
 

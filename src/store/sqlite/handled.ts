@@ -1,7 +1,7 @@
 import type { BlockNumber, BlockRef } from '../../chain/block.ts'
-import type { HandledPort, ScopeState } from '../store.ts'
+import type { HandledKey, HandledPort, HandledState, ScopeState } from '../store.ts'
 import type { Connection } from './connection.ts'
-import { blob, int, readBlockOrNull, readHash, readNumber, readNumberOrNull, text } from './values.ts'
+import { blob, int, readBlockOrNull, readHash, readNumber, readNumberOrNull, readText, text } from './values.ts'
 
 const INSERT = `
   INSERT INTO tidemark_handled_events (scope, chain_id, key, block_number, handled_at) VALUES (?, ?, ?, ?, ?)
@@ -10,7 +10,15 @@ const INSERT = `
 const RAISE_BLOCK = `
   UPDATE tidemark_handled_events SET block_number = ?
   WHERE scope = ? AND chain_id = ? AND key = ? AND block_number < ?`
-const HAS = 'SELECT 1 AS found FROM tidemark_handled_events WHERE scope = ? AND chain_id = ? AND key = ?'
+const KEY = 'scope = ? AND chain_id = ? AND key = ?'
+const FIND = `SELECT claim_token, claimed_until FROM tidemark_handled_events WHERE ${KEY}`
+const CLAIM = `UPDATE tidemark_handled_events SET claim_token = ?, claimed_until = ? WHERE ${KEY}`
+const OF_TOKEN = `${KEY} AND claim_token = ?`
+const FINISH = `UPDATE tidemark_handled_events SET claim_token = NULL, claimed_until = NULL WHERE ${OF_TOKEN}`
+const UNCLAIM = `DELETE FROM tidemark_handled_events WHERE ${OF_TOKEN}`
+const EXPIRED = `
+  SELECT chain_id, key FROM tidemark_handled_events
+  WHERE scope = ? AND claim_token IS NOT NULL AND claimed_until <= ? ORDER BY claimed_until LIMIT ?`
 const COUNT = 'SELECT count(*) AS n FROM tidemark_handled_events WHERE scope = ?'
 const STATE =
   'SELECT cursor_block, cursor_hash, low_water, updated_at FROM tidemark_scopes WHERE scope = ? AND chain_id = ?'
@@ -37,6 +45,10 @@ const DELETE_THROUGH = `
     WHERE scope = ? AND chain_id = ? AND block_number <= ?
     ORDER BY block_number LIMIT ?)`
 
+function keyOf({ scope, chainId, key }: HandledKey): [string, number | bigint, string] {
+  return [text(scope), int(chainId), text(key)]
+}
+
 /** Rows of `tidemark_handled_events` and `tidemark_scopes`: the marks of the parts used alone. */
 export class SqliteHandled implements HandledPort {
   readonly #connection: Connection
@@ -45,14 +57,54 @@ export class SqliteHandled implements HandledPort {
     this.#connection = connection
   }
 
-  insert(scope: string, chainId: number, key: string, block: BlockNumber, now: number): boolean {
-    const isNew = this.#connection.run(INSERT, text(scope), int(chainId), text(key), int(block), int(now)) === 1
-    if (!isNew) this.#connection.run(RAISE_BLOCK, int(block), text(scope), int(chainId), text(key), int(block))
-    return isNew
+  insert(key: HandledKey, block: BlockNumber, now: number): 'new' | HandledState {
+    const isNew = this.#connection.run(INSERT, ...keyOf(key), int(block), int(now)) === 1
+    if (isNew) return 'new'
+    this.#connection.run(RAISE_BLOCK, int(block), ...keyOf(key), int(block))
+    return this.find(key) as HandledState
   }
 
-  has(scope: string, chainId: number, key: string): boolean {
-    return this.#connection.get(HAS, text(scope), int(chainId), text(key)) !== undefined
+  find(key: HandledKey): HandledState | null {
+    const row = this.#connection.get(FIND, ...keyOf(key))
+    if (!row) return null
+    return row.claim_token === null ? 'done' : 'claimed'
+  }
+
+  claim(
+    key: HandledKey,
+    block: BlockNumber,
+    token: Uint8Array,
+    leaseMs: number,
+    now: number,
+  ): 'new' | 'taken-over' | HandledState {
+    const found = this.insert(key, block, now)
+    if (found === 'done' || (found === 'claimed' && !this.#hasExpired(key))) return found
+    this.#connection.run(CLAIM, token, int(this.#now() + leaseMs), ...keyOf(key))
+    return found === 'new' ? 'new' : 'taken-over'
+  }
+
+  finish(key: HandledKey, token: Uint8Array): boolean {
+    return this.#connection.run(FINISH, ...keyOf(key), token) === 1
+  }
+
+  unclaim(key: HandledKey, token: Uint8Array): boolean {
+    return this.#connection.run(UNCLAIM, ...keyOf(key), token) === 1
+  }
+
+  expired(scope: string, limit: number): readonly { readonly chainId: number; readonly key: string }[] {
+    return this.#connection
+      .all(EXPIRED, text(scope), int(this.#now()), int(limit))
+      .map((row) => ({ chainId: readNumber(row, 'chain_id'), key: readText(row, 'key') }))
+  }
+
+  #hasExpired(key: HandledKey): boolean {
+    const row = this.#connection.get(FIND, ...keyOf(key))
+    return row !== undefined && readNumber(row, 'claimed_until') <= this.#now()
+  }
+
+  /** The database runs in this process and on this machine: its clock is the machine's. */
+  #now(): number {
+    return Math.trunc(this.#connection.world.now())
   }
 
   count(scope: string): number {

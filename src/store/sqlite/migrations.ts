@@ -143,8 +143,26 @@ CREATE TABLE tidemark_audit (
 );
 `
 
+/** Breaking: older code would take a claim, work that somebody is at, for work that is done. */
+const CLAIMS = `
+ALTER TABLE tidemark_handled_events ADD COLUMN claim_token BLOB;
+ALTER TABLE tidemark_handled_events ADD COLUMN claimed_until INTEGER;
+CREATE INDEX tidemark_handled_events_claimed ON tidemark_handled_events (scope, claimed_until)
+  WHERE claim_token IS NOT NULL;
+`
+
+const REVISION = `
+ALTER TABLE tidemark_watchers ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE tidemark_facts (
+  name TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+`
+
 export const migrations: readonly Migration[] = [
   { number: 1, name: 'first tables', kind: 'breaking', sql: FIRST_TABLES },
+  { number: 2, name: 'claims', kind: 'breaking', sql: CLAIMS },
+  { number: 3, name: 'revision and facts', kind: 'safe while running', sql: REVISION },
 ]
 
 /** Made apart from the numbered steps: it holds their number. */

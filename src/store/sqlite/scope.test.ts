@@ -124,12 +124,14 @@ describe('a scope that is over', () => {
 
   test('the parts used alone join a living scope', async () => {
     const { handle, store } = await makeHandler()
-    const isNew = await handle(({ db }) => store.join(db).handled.insert('s', 1, 'k', 5 as never, 1))
-    expect(isNew).toBe(true)
+    const isNew = await handle(({ db }) =>
+      store.join(db).handled.insert({ scope: 's', chainId: 1, key: 'k' }, 5 as never, 1),
+    )
+    expect(isNew).toBe('new')
     expect(
       await codeOf(
         store.transact(function* (tx) {
-          return tx.handled.has('s', 1, 'k')
+          return tx.handled.find({ scope: 's', chainId: 1, key: 'k' })
         }),
       ),
     ).toBe('undefined')

@@ -147,8 +147,10 @@ export function connectionOfGuarded(db: object): Connection | undefined {
   return guard?.connection
 }
 
+/** The handler's savepoint costs nothing here, so each scope has one, whether `raw` is used or not. */
 export function openScope(connection: Connection, rules: ScopeRules): DbScope<SqliteDb> {
   const guard = new Guard(connection, rules)
+  guard.open()
   const db = new GuardedDb(guard)
   guards.set(db, guard)
   return {

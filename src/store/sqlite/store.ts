@@ -1,10 +1,10 @@
 import { TidemarkError } from '../../errors.ts'
 import type { Op } from '../../util/op.ts'
 import { realWorld, type World } from '../../util/world.ts'
-import type { Lease, MigrationReport, Store, StoreCapabilities, Tx } from '../store.ts'
+import type { Holder, Lease, MigrationReport, Store, StoreCapabilities, Tx } from '../store.ts'
 import { Connection } from './connection.ts'
 import type { SqliteDriverDatabase } from './driver.ts'
-import { acquire } from './lease.ts'
+import { StoreLock } from './lease.ts'
 import { applyPending, checkSchema, pendingText, type SchemaState, schemaState } from './migrate.ts'
 import { fileExists, MEMORY, openConnection, type Place, placeOf } from './open.ts'
 import { connectionOfGuarded, type SqliteConnection, type SqliteDb } from './scope.ts'
@@ -55,16 +55,17 @@ class EmbeddedStore implements SqliteStore {
   readonly kind = 'sqlite'
   readonly file: string
   // A single writer: once a commit holds the lock, no older write transaction can be open.
-  readonly capabilities = { asyncHandlers: false, longestTransactionMs: 0 } as const
+  readonly capabilities = { asyncHandlers: false, shared: false, longestTransactionMs: 0 } as const
   readonly #place: Place
   readonly #joined = new WeakMap<object, SqliteTx>()
   #opened: Opened | undefined
-  #lease: Lease | undefined
+  readonly #lock: StoreLock
   #closed = false
   #running = false
 
   constructor(place: Place) {
     this.#place = place
+    this.#lock = new StoreLock(place)
     this.file = place.file
   }
 
@@ -95,17 +96,20 @@ class EmbeddedStore implements SqliteStore {
     throw new TidemarkError('NOT_IN_TRANSACTION', 'The connection that was passed in has no open transaction')
   }
 
-  async acquire(): Promise<Lease | null> {
+  async acquire(watcher: string): Promise<Lease | null> {
     await this.#openPatiently()
-    const lease = acquire(this.#place)
-    if (lease) this.#lease = lease
-    return lease
+    return this.#lock.take(watcher)
+  }
+
+  /** Looking at a database must not make one, nor its lock. */
+  async holder(watcher: string): Promise<Holder | null> {
+    return this.#place.file === MEMORY || fileExists(this.#place) ? this.#lock.holder(watcher) : null
   }
 
   async close(): Promise<void> {
     this.#refuseNested()
     this.#closed = true
-    await this.#lease?.release()
+    this.#lock.freeAll()
     this.#opened?.connection.close()
     this.#opened = undefined
   }

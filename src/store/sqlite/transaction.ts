@@ -10,6 +10,7 @@ import { callWithin } from './interrupt.ts'
 import { SqliteKept } from './kept.ts'
 import { SqliteManaged } from './managed.ts'
 import { SqliteMarks } from './marks.ts'
+import { SqliteMeta } from './meta.ts'
 import { openScope, type SqliteDb } from './scope.ts'
 import { isConstraint, storeError } from './sqlite-errors.ts'
 import { SqliteTrail } from './trail.ts'
@@ -27,6 +28,7 @@ export class SqliteTx implements Tx<SqliteDb> {
   readonly managed: SqliteManaged
   readonly handled: SqliteHandled
   readonly audit: SqliteAudit
+  readonly meta: SqliteMeta
   readonly #connection: Connection
 
   constructor(connection: Connection) {
@@ -39,6 +41,7 @@ export class SqliteTx implements Tx<SqliteDb> {
     this.managed = new SqliteManaged(connection)
     this.handled = new SqliteHandled(connection)
     this.audit = new SqliteAudit(connection)
+    this.meta = new SqliteMeta(connection)
   }
 
   inTransaction(): boolean {

@@ -40,7 +40,7 @@ export const cursorCases: readonly ContractCase[] = [
         epoch: 0,
         state: 'running',
       }
-      assert.deepEqual(row, { ...made, ...open, id: row.id, counters, updatedAt: 1 })
+      assert.deepEqual(row, { ...made, ...open, id: row.id, counters, revision: 0, updatedAt: 1 })
       assert.deepEqual(await kit.store.read((tx) => wait(tx.cursors.find(row.name))), row)
       assert.deepEqual(await kit.store.read((tx) => wait(tx.cursors.list())), [row])
       assert.equal(await kit.store.read((tx) => wait(tx.cursors.find('other'))), undefined)

@@ -9,25 +9,28 @@ const handledCases: readonly ContractCase[] = [
     async run({ store }) {
       const found = await store.transact(function* (tx) {
         const insert = (scope: string, chain: number, key: string) =>
-          wait(tx.handled.insert(scope, chain, key, number(5), 1))
+          wait(tx.handled.insert({ scope, chainId: chain, key }, number(5), 1))
         const news = [
           yield* insert('a', 1, 'k'),
           yield* insert('a', 1, 'k'),
           yield* insert('a', 2, 'k'),
           yield* insert('b', 1, 'k'),
         ]
-        const has = [yield* wait(tx.handled.has('a', 1, 'k')), yield* wait(tx.handled.has('b', 2, 'k'))]
+        const has = [
+          yield* wait(tx.handled.find({ scope: 'a', chainId: 1, key: 'k' })),
+          yield* wait(tx.handled.find({ scope: 'b', chainId: 2, key: 'k' })),
+        ]
         return { news, has, count: yield* wait(tx.handled.count('a')) }
       })
-      assert.deepEqual(found, { news: [true, false, true, true], has: [true, false], count: 2 })
+      assert.deepEqual(found, { news: ['new', 'done', 'new', 'new'], has: ['done', null], count: 2 })
     },
   },
   {
     name: 'each chain has its own cursor, and a chain without one is seen as such',
     async run({ store }) {
       const found = await store.transact(function* (tx) {
-        yield* wait(tx.handled.insert('a', 5, 'k', number(1), 1))
-        yield* wait(tx.handled.insert('a', 7, 'k', number(1), 1))
+        yield* wait(tx.handled.insert({ scope: 'a', chainId: 5, key: 'k' }, number(1), 1))
+        yield* wait(tx.handled.insert({ scope: 'a', chainId: 7, key: 'k' }, number(1), 1))
         yield* wait(tx.handled.setCursor('a', 1, ref(2 ** 31), 4))
         yield* wait(tx.handled.setCursor('a', 1, ref(2 ** 31 + 1), 5))
         const states = [yield* wait(tx.handled.state('a', 1)), yield* wait(tx.handled.state('a', 5))]
@@ -42,15 +45,19 @@ const handledCases: readonly ContractCase[] = [
     name: 'forgetting is bounded by block, and its mark never goes back (P7)',
     async run({ store }) {
       const found = await store.transact(function* (tx) {
-        for (let block = 1; block <= 5; block++) yield* wait(tx.handled.insert('a', 1, `k${block}`, number(block), 1))
-        yield* wait(tx.handled.insert('a', 2, 'other', number(1), 1))
+        for (let block = 1; block <= 5; block++)
+          yield* wait(tx.handled.insert({ scope: 'a', chainId: 1, key: `k${block}` }, number(block), 1))
+        yield* wait(tx.handled.insert({ scope: 'a', chainId: 2, key: 'other' }, number(1), 1))
         yield* wait(tx.handled.raiseLowWater('a', 1, number(3)))
         yield* wait(tx.handled.raiseLowWater('a', 1, number(2)))
         const deleted = [
           yield* wait(tx.handled.deleteThrough('a', 1, number(3), 2)),
           yield* wait(tx.handled.deleteThrough('a', 1, number(3), 2)),
         ]
-        const left = [yield* wait(tx.handled.has('a', 1, 'k3')), yield* wait(tx.handled.has('a', 1, 'k4'))]
+        const left = [
+          yield* wait(tx.handled.find({ scope: 'a', chainId: 1, key: 'k3' })),
+          yield* wait(tx.handled.find({ scope: 'a', chainId: 1, key: 'k4' })),
+        ]
         return {
           deleted,
           left,
@@ -58,7 +65,7 @@ const handledCases: readonly ContractCase[] = [
           count: yield* wait(tx.handled.count('a')),
         }
       })
-      assert.deepEqual(found, { deleted: [2, 1], left: [false, true], lowWater: 3, count: 3 })
+      assert.deepEqual(found, { deleted: [2, 1], left: [null, 'done'], lowWater: 3, count: 3 })
     },
   },
 ]

@@ -70,14 +70,18 @@ export const scopeCases: readonly ContractCase[] = [
   {
     name: 'a failure inside a savepoint that threw counts as handled, and its writes are gone',
     async run(kit) {
-      const numbers = await handled(kit, function* (scope) {
+      const numbers = await handled(kit, function* (scope, tx) {
         yield* swallow(() =>
-          scope.savepoint(() => {
-            kit.probe.insert(scope.db, 5)
-            kit.probe.insert(scope.db, 1)
-          }),
+          scope.savepoint(() =>
+            tx.drive(
+              (function* () {
+                yield* wait(kit.probe.insert(scope.db, 5))
+                yield* wait(kit.probe.insert(scope.db, 1))
+              })(),
+            ),
+          ),
         )
-        scope.savepoint(() => kit.probe.insert(scope.db, 6))
+        yield* wait(scope.savepoint(() => kit.probe.insert(scope.db, 6)))
       })
       assert.deepEqual(numbers, [1, 6])
     },
@@ -85,14 +89,8 @@ export const scopeCases: readonly ContractCase[] = [
   {
     name: 'a failure swallowed inside a savepoint that returned is noticed (control of the case before)',
     async run(kit) {
-      const work = handled(kit, function* (scope) {
-        scope.savepoint(() => {
-          try {
-            kit.probe.insert(scope.db, 1)
-          } catch {
-            // swallowed
-          }
-        })
+      const work = handled(kit, function* (scope, tx) {
+        yield* wait(scope.savepoint(() => tx.drive(swallow(() => kit.probe.insert(scope.db, 1)))))
       })
       assert.equal(await codeOf(work), 'HANDLER_SWALLOWED_ERROR')
     },
@@ -129,13 +127,17 @@ export const scopeCases: readonly ContractCase[] = [
     async run(kit) {
       const numbers = await handled(
         kit,
-        function* (scope) {
+        function* (scope, tx) {
           yield* wait(kit.probe.numbers(scope.db))
           yield* swallow(() =>
-            scope.savepoint(() => {
-              kit.probe.insert(scope.db, 7)
-              throw new Error('taken back')
-            }),
+            scope.savepoint(() =>
+              tx.drive(
+                (function* () {
+                  yield* wait(kit.probe.insert(scope.db, 7))
+                  throw new Error('taken back')
+                })(),
+              ),
+            ),
           )
         },
         { mayWrite: false },

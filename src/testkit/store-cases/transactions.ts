@@ -74,16 +74,16 @@ export const transactionCases: readonly ContractCase[] = [
   {
     name: 'the right to run watchers is given once, under a new token each time (P9)',
     async run({ store }) {
-      const first = await store.acquire()
+      const first = await store.acquire('w/ethereum')
       assert.equal(first?.token.length, 16)
-      assert.equal(await store.acquire(), null)
+      assert.equal(await store.acquire('w/ethereum'), null)
       await first.release()
       await first.release() // a second release frees nobody else's lease
-      const second = await store.acquire()
+      const second = await store.acquire('w/ethereum')
       assert.ok(second)
       assert.notDeepEqual(second.token, first.token)
       await first.release()
-      assert.equal(await store.acquire(), null)
+      assert.equal(await store.acquire('w/ethereum'), null)
       await second.release()
     },
   },
