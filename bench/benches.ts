@@ -3,6 +3,7 @@ import { decode } from './decode.ts'
 import { identity } from './identity.ts'
 import type { Bench, Figure, Size } from './measure.ts'
 import { memory } from './memory.ts'
+import { protocol } from './protocol.ts'
 import { window } from './window.ts'
 
 /**
@@ -10,7 +11,7 @@ import { window } from './window.ts'
  * figure, `--check` ends with exit code 1 when a figure is above its limit.
  */
 
-export const benches: readonly Bench[] = [memory, commit, decode, identity, window]
+export const benches: readonly Bench[] = [memory, commit, protocol, decode, identity, window]
 
 export interface Options {
   readonly only: string | null

@@ -9,6 +9,7 @@ import type { OpenTable } from '../handle/participant.ts'
 import type { Run } from '../handle/run.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
 import type { Lease, WatcherRow } from '../store/store.ts'
+import { Alarm } from '../util/alarm.ts'
 import { invariant } from '../util/invariant.ts'
 import type { World } from '../util/world.ts'
 
@@ -66,6 +67,7 @@ export function makeRunner(parts: RunnerParts): WatcherRunner {
     token: lease.token,
     store: config.store,
     world,
+    alarm: new Alarm(world, signal),
     tables,
     participants: Object.values(tables).map((table) => table.participant),
     build: config.build,

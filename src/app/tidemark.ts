@@ -200,6 +200,7 @@ class Engine implements Tidemark {
     const session = this.session
     this.session = null
     this.loops = null
+    session?.stop.abort()
     for (const keeper of session?.keepers ?? []) await keeper.release()
   }
 }

@@ -1,6 +1,7 @@
 import type { BlockRef } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import type { CursorChange, Store, Tx, WatcherRow } from '../store/store.ts'
+import type { Alarm } from '../util/alarm.ts'
 import { sameBytes } from '../util/bytes.ts'
 import { type Op, wait } from '../util/op.ts'
 import type { World } from '../util/world.ts'
@@ -16,6 +17,8 @@ export interface Run {
   readonly token: Uint8Array
   readonly store: Store
   readonly world: World
+  /** Ends what user code waits for in vain. */
+  readonly alarm: Alarm
   readonly tables: Readonly<Record<string, OpenTable>>
   /** In the order of apply. */
   readonly participants: readonly Participant[]

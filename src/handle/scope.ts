@@ -71,13 +71,14 @@ function inTime(
   result: PromiseLike<unknown>,
   deadline: number,
 ): Promise<unknown> {
-  const kept = new AbortController()
-  const late = run.world.sleep(Math.max(0, deadline - run.world.monotonic()), kept.signal).then(() => {
-    throw new TidemarkError('HANDLER_TIMEOUT', 'The handler did not come to an end', {
-      values: { ...values, limitMs: run.watcher.handlerTimeout },
-    })
-  })
-  return Promise.race([result, late]).finally(() => kept.abort())
+  return run.alarm.race(
+    result,
+    deadline,
+    () =>
+      new TidemarkError('HANDLER_TIMEOUT', 'The handler did not come to an end', {
+        values: { ...values, limitMs: run.watcher.handlerTimeout },
+      }),
+  )
 }
 
 /** A call of one of the user's functions, on what it gets for one event. */

@@ -5,6 +5,8 @@ import { root } from './tree.ts'
 /** The subpaths of the package and the sources behind them, as `package.json` exports them. */
 export const ENTRIES: Readonly<Record<string, string>> = {
   tidemark: 'src/index.ts',
+  'tidemark/mysql': 'src/store/mysql/index.ts',
+  'tidemark/postgres': 'src/store/postgres/index.ts',
   'tidemark/sqlite': 'src/store/sqlite/index.ts',
   'tidemark/testkit': 'src/testkit/index.ts',
 }

@@ -2,7 +2,7 @@ import { defineWatch, type Watch } from '../../handle/watch.ts'
 import type { SqliteDb } from './scope.ts'
 
 export { type RowsApi, type RowsDefinition, rows } from '../../managed/rows.ts'
-export { decodeInt256, decodeUint256, encodeInt256, encodeUint256 } from './amounts.ts'
+export { decodeInt256, decodeUint256, encodeInt256, encodeUint256 } from '../amounts.ts'
 export type { BetterSqlite3Like, BetterSqlite3Statement } from './better-sqlite3.ts'
 export type {
   SqliteDatabaseLike,

@@ -1,7 +1,7 @@
 import { TidemarkError } from '../../errors.ts'
 import { hexToBytes } from '../../util/bytes.ts'
+import { encodeInt256, encodeUint256 } from '../amounts.ts'
 import type { ColumnType } from '../store.ts'
-import { encodeInt256, encodeUint256 } from './amounts.ts'
 import type { SqliteValue } from './driver.ts'
 import { int, isStorableText } from './values.ts'
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { decodeInt256, decodeUint256, encodeInt256, encodeUint256 } from './amounts.ts'
-import { openDefault } from './driver.ts'
+import { openDefault } from './sqlite/driver.ts'
 
 const uint256 = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n })
 const int256 = fc.bigInt({ min: -(2n ** 255n), max: 2n ** 255n - 1n })

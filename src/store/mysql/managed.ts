@@ -1,0 +1,75 @@
+import type { BlockNumber } from '../../chain/block.ts'
+import { TidemarkError } from '../../errors.ts'
+import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
+import { chunks, type SqlRows, type SqlValue } from './literals.ts'
+import { checkColumns, checkNames, createSql, deleteAboveSql, insertSql, mismatch } from './managed-table.ts'
+import { encodeManaged } from './managed-values.ts'
+import { isConstraint } from './mysql-errors.ts'
+import type { Session } from './session.ts'
+import { blob, readText, readTextOrNull } from './values.ts'
+
+/** Runs DDL where it can end nobody's transaction: on a connection of its own. */
+export type RunDdl = (sql: string) => Promise<void>
+
+const KIND = `
+  SELECT TABLE_TYPE AS type, ENGINE AS engine FROM information_schema.TABLES
+  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`
+const COLUMNS = `
+  SELECT COLUMN_NAME AS name, DATA_TYPE AS type, CHARACTER_MAXIMUM_LENGTH AS length, CHARACTER_SET_NAME AS charset
+  FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`
+
+/** A constraint that the user put on the table: permanent, and of the event that wrote the row. */
+function refused(table: ManagedTable, block: unknown, error: unknown): unknown {
+  const cause = TidemarkError.is(error) ? error.cause : error
+  if (!isConstraint(cause)) return error
+  const values = { table: table.table, block }
+  return new TidemarkError('MANAGED_REFUSED', 'A constraint of the managed table refused a row', { values, cause })
+}
+
+/** Tables of `rows()`: Tidemark's own, or the user's with Tidemark's four columns added. */
+export class MysqlManaged implements ManagedPort {
+  readonly #session: Session
+  readonly #ddl: RunDdl
+
+  constructor(session: Session, ddl: RunDdl) {
+    this.#session = session
+    this.#ddl = ddl
+  }
+
+  /** The table is made on another connection, and stays when this transaction is rolled back: DDL commits by itself here. */
+  async ensureTable(table: ManagedTable): Promise<void> {
+    checkNames(table, this.#session.names.prefix)
+    const before = await this.#session.get(KIND, table.table)
+    if (!before) await this.#ddl(createSql(table))
+    const found = before ?? (await this.#session.get(KIND, table.table)) ?? {}
+    if (readText(found, 'type') !== 'BASE TABLE') throw mismatch(table, 'The name belongs to a view')
+    if (readTextOrNull(found, 'engine') !== 'InnoDB') {
+      throw mismatch(table, 'The engine of the table has no transactions', { expected: 'InnoDB' })
+    }
+    checkColumns(table, await this.#session.all(COLUMNS, table.table))
+  }
+
+  async insertRows(table: ManagedTable, watcher: number, rows: readonly ManagedRow[]): Promise<void> {
+    const columns = Object.entries(table.columns)
+    const all = rows.map(({ blockNumber, stableId, ordinal, values }): SqlValue[] => {
+      const own = columns.map(([column, type]) => encodeManaged(table.table, column, type, values[column]))
+      return [watcher, blockNumber, blob(stableId), ordinal, ...own]
+    })
+    for (const some of chunks(all)) await this.#insertSome(table, some)
+  }
+
+  deleteRowsAbove(table: ManagedTable, watcher: number, block: BlockNumber | -1): Promise<number> {
+    return this.#session.run(deleteAboveSql(table), watcher, block)
+  }
+
+  async #insertSome(table: ManagedTable, rows: SqlRows): Promise<void> {
+    try {
+      await this.#session.run(insertSql(table), rows)
+    } catch (error) {
+      if (rows.length === 1) throw refused(table, rows[0]?.[1], error)
+      if (!isConstraint(TidemarkError.is(error) ? error.cause : error)) throw error
+      // The statement was taken back whole. One by one, to find the event that wrote the row.
+      for (const row of rows) await this.#insertSome(table, [row])
+    }
+  }
+}
