@@ -199,6 +199,18 @@ const table = {
     kind: 'refused',
     next: 'Give the event as the node returned it, or an identity or key of 1 to 255 characters.',
   },
+  EVENT_HELD: {
+    kind: 'refused',
+    next: 'Do not acknowledge the event: come again when its claim is done or its lease is over.',
+  },
+  CLAIM_LOST: {
+    kind: 'refused',
+    next: 'Roll the transaction back: another worker has the event, or will get it. Give a longer lease if this happens often.',
+  },
+  CLAIMS_FULL: {
+    kind: 'retries',
+    next: 'Claim the events of `expiredClaims()` again and finish them: only new events are refused.',
+  },
   WINDOW_FULL: { kind: 'retries', next: 'Wait until keys expire, raise maxKeys, or make the window shorter.' },
   EVENT_ID_INVALID: { kind: 'refused', next: 'Write chainId-txHash-logIndex.' },
   // Tidemark itself

@@ -1,6 +1,7 @@
 import { address, type BlockNumber, blockNumber, hash, logIndex } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import type { Hex } from '../util/bytes.ts'
+import { invariant } from '../util/invariant.ts'
 import { eventId, stableId } from './identity.ts'
 
 /** The longest key that an `identity` function may return, in characters. */
@@ -95,6 +96,22 @@ export function eventKey<E extends Positioned>(
   const block = field('blockNumber', () => blockNumber(quantity(event.blockNumber)))
   const key = identity ? ownKey(identity(event)) : logKey(chainId, event as unknown as DeduplicationEvent)
   return { chainId, key, block }
+}
+
+/** What names an event, read back from its key. */
+export interface NamedEvent {
+  /** `event-id`: `parseEventId` reads it. `stable-id`: what `stableId` answers for the log. `identity`: the caller's own. */
+  readonly by: 'event-id' | 'stable-id' | 'identity'
+  readonly id: string
+}
+
+const PREFIXES = { event: 'event-id', stable: 'stable-id', own: 'identity' } as const
+
+export function readKey(key: string): NamedEvent {
+  const dash = key.indexOf('-')
+  const by = PREFIXES[key.slice(0, dash) as keyof typeof PREFIXES]
+  invariant(by !== undefined, 'a key in the table of marks must be one that `eventKey` made')
+  return { by, id: key.slice(dash + 1) }
 }
 
 /** `Number(null)` is 0 and `Number('')` too: a pending log must not become one of block 0. */
