@@ -197,7 +197,7 @@ const table = {
   },
   EVENT_KEY_INVALID: {
     kind: 'refused',
-    next: 'Give the event as the node returned it, or an identity or key of 1 to 255 characters.',
+    next: 'Give the event as the node returned it, through `numberIdenticalLogs`; or an identity or key of 1 to 255 characters.',
   },
   EVENT_HELD: {
     kind: 'refused',

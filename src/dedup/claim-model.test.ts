@@ -271,7 +271,7 @@ async function play(app: Application, model: Model, step: Step): Promise<readonl
 
 /** A failing property prints its seed; FC_SEED repeats it. */
 const { FC_SEED } = process.env
-const runs = { numRuns: 300, ...(FC_SEED && { seed: Number(FC_SEED) }) }
+const runs = { numRuns: 120, ...(FC_SEED && { seed: Number(FC_SEED) }) }
 
 test('random claims, expiries, finishers and forgettings: the answers of the model, and no effect twice', async () => {
   const seen = new Map<unknown, number>()
