@@ -2,6 +2,7 @@ import type { BlockNumber } from '../chain/block.ts'
 import type { EvmSource } from '../collect/evm.ts'
 import { type Config, trackReads } from '../config.ts'
 import { TidemarkError } from '../errors.ts'
+import { definitionOf } from '../handle/flaw.ts'
 import { type CompiledWatcher, compileWatcher } from '../handle/watch.ts'
 import type { Lease, Store } from '../store/store.ts'
 import { wait } from '../util/op.ts'
@@ -29,7 +30,7 @@ const silent: Logger = { log: () => {} }
 /** Each watcher of the configuration on each of its chains. */
 export function compileAll(config: Config): CompiledWatcher[] {
   return Object.entries(config.watchers).flatMap(([name, watcher]) =>
-    Object.keys(watcher.definition.on).map((chainName) => {
+    Object.keys(definitionOf(name, watcher).on).map((chainName) => {
       const chain = config.chains[chainName]
       if (!chain) {
         throw new TidemarkError('WATCHER_UNKNOWN_CHAIN', 'A watcher names a chain that is not configured', {
