@@ -36,7 +36,7 @@ const table = {
   },
   WATCHER_RENAMED: {
     kind: 'refused',
-    next: "Run `tidemark rename OLD NEW`, or start the new name at `startBlock: 'now'`.",
+    next: "Run `tidemark rename OLD/CHAIN NEW/CHAIN`, or start the new name at `startBlock: 'now'`.",
   },
   ABI_INVALID: { kind: 'refused', next: 'Correct the event signature or ABI item.' },
   ABI_EVENT_MISSING: { kind: 'refused', next: 'Name an event of the ABI, or give its signature as text.' },
