@@ -1,5 +1,6 @@
 import * as z from 'zod/mini'
 import { TidemarkError } from './errors.ts'
+import { definitionOf } from './handle/flaw.ts'
 import type { Watcher } from './handle/watch.ts'
 import type { Store } from './store/store.ts'
 import { nearest } from './util/nearest.ts'
@@ -273,11 +274,13 @@ function givenOf(config: object): readonly string[] {
 
 /**
  * Checks a configuration and fills in the defaults. Reads nothing but its argument.
- * @throws {TidemarkError} `CONFIG_UNKNOWN_KEY` with a suggestion; `CONFIG_INVALID` with path, got and expected
+ * @throws {TidemarkError} `CONFIG_UNKNOWN_KEY` with a suggestion; `CONFIG_INVALID` with path, got and expected; what is wrong
+ *   with the definition of a watcher, by its name (`definitionOf`)
  */
 export function defineConfig(input: ConfigInput): Config {
   const result = schema.safeParse(input)
   if (!result.success) throw errorOf(result.error.issues, input)
+  for (const [name, watcher] of Object.entries(result.data.watchers)) definitionOf(name, watcher)
   return Object.defineProperty(result.data satisfies Config, GIVEN, { value: givenOf(input) })
 }
 

@@ -36,7 +36,7 @@ const table = {
   },
   WATCHER_RENAMED: {
     kind: 'refused',
-    next: "Run `tidemark rename OLD NEW`, or start the new name at `startBlock: 'now'`.",
+    next: "Run `tidemark rename OLD/CHAIN NEW/CHAIN`, or start the new name at `startBlock: 'now'`.",
   },
   ABI_INVALID: { kind: 'refused', next: 'Correct the event signature or ABI item.' },
   ABI_EVENT_MISSING: { kind: 'refused', next: 'Name an event of the ABI, or give its signature as text.' },
@@ -197,7 +197,19 @@ const table = {
   },
   EVENT_KEY_INVALID: {
     kind: 'refused',
-    next: 'Give the event as the node returned it, or an identity or key of 1 to 255 characters.',
+    next: 'Give the event as the node returned it, through `numberIdenticalLogs`; or an identity or key of 1 to 255 characters.',
+  },
+  EVENT_HELD: {
+    kind: 'refused',
+    next: 'Do not acknowledge the event: come again when its claim is done or its lease is over.',
+  },
+  CLAIM_LOST: {
+    kind: 'refused',
+    next: 'Roll the transaction back: another worker has the event, or will get it. Give a longer lease if this happens often.',
+  },
+  CLAIMS_FULL: {
+    kind: 'retries',
+    next: 'Claim the events of `expiredClaims()` again and finish them: only new events are refused.',
   },
   WINDOW_FULL: { kind: 'retries', next: 'Wait until keys expire, raise maxKeys, or make the window shorter.' },
   EVENT_ID_INVALID: { kind: 'refused', next: 'Write chainId-txHash-logIndex.' },

@@ -13,6 +13,7 @@ export type {
 } from './app/types.ts'
 export { type ChainConfig, type Config, type ConfigInput, defineConfig } from './config.ts'
 export { BoundedDeduplicator, type BoundedDeduplicatorOptions } from './dedup/bounded-deduplicator.ts'
+export type { ClaimOutcome, EventClaim, ExpiredClaim } from './dedup/claim.ts'
 export {
   type Answer,
   type CursorBlock,

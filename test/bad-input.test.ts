@@ -8,6 +8,7 @@ import { afterEach, expect, test } from 'vitest'
 import { createTidemark } from '../src/app/tidemark.ts'
 import { defineConfig } from '../src/config.ts'
 import { TidemarkError } from '../src/errors.ts'
+import type { Watcher } from '../src/handle/watch.ts'
 import { openDefault, type SqliteDatabaseLike } from '../src/store/sqlite/driver.ts'
 import { sqlite, watch } from '../src/store/sqlite/index.ts'
 import { type FakeChain, fakeChain, fakeNode, fakeRpc } from '../src/testkit/index.ts'
@@ -70,17 +71,21 @@ const transferEvent = {
 const store = () => sqlite({ file: ':memory:' })
 const chains = { test: { id: 7, rpc: ['http://127.0.0.1:1'] } }
 
+const defined = (deposits: Watcher) => defineConfig({ store: store(), chains, watchers: { deposits } })
+
 const REFUSED: readonly (readonly [what: string, code: string, tells: RegExp, work: () => unknown])[] = [
   [
     'a malformed ABI',
     'ABI_INVALID',
-    /event signature or ABI item/,
+    /watcher="deposits".*event signature or ABI item/s,
     () =>
-      watch({
-        on: { test: { startBlock: 1 } },
-        events: { Transfer: { event: 'event Transfer(address indexed from, adress to' as string } },
-        handle: () => {},
-      }),
+      defined(
+        watch({
+          on: { test: { startBlock: 1 } },
+          events: { Transfer: { event: 'event Transfer(address indexed from, adress to' as string } },
+          handle: () => {},
+        }),
+      ),
   ],
   [
     'a chain that is not configured',
@@ -92,8 +97,8 @@ const REFUSED: readonly (readonly [what: string, code: string, tells: RegExp, wo
   [
     "at: 'latest' without undo",
     'WATCHER_UNDO_MISSING',
-    /confirmations: n .*declare `undo`/,
-    () => watch({ on: { test: { startBlock: 1, at: 'latest' } }, events: transferEvent, handle: () => {} }),
+    /watcher="deposits".*confirmations: n .*declare `undo`/s,
+    () => defined(watch({ on: { test: { startBlock: 1, at: 'latest' } }, events: transferEvent, handle: () => {} })),
   ],
   [
     'an unknown key of the configuration',

@@ -71,7 +71,11 @@ test('a changed filter is refused, and nothing is changed', async () => {
     const error = await refusal(work)
     expect([error.code, error.values, error.next.includes('--accept from-here')]).toEqual([
       'WATCHER_FILTER_CHANGED',
-      { watcher: 'ledger/test', cursor: 1 },
+      {
+        watcher: 'ledger/test',
+        cursor: 1,
+        changed: ['args of event Transfer(address indexed,address indexed,uint256)'],
+      },
       true,
     ])
   }
@@ -166,7 +170,28 @@ test('renaming to a name that is taken, or of a watcher that is not there, is re
   const chain = newChain()
   const h = harness(chain, ledger())
   await h.settle()
-  expect((await refusal(() => h.tidemark.admin.rename('nobody/test', 'x/test', by))).code).toBe('WATCHER_UNKNOWN')
+  const { rename, resume, pause } = h.tidemark.admin
+  expect((await refusal(() => rename('nobody/test', 'x/test', by))).code).toBe('WATCHER_UNKNOWN')
+  // The chain left out, or a slip: whoever takes a watcher's name is told which there are.
+  for (const name of ['ledger', 'leger/test']) {
+    const tries = [
+      () => rename(name, 'x/test', by),
+      () => resume(name, by),
+      () => pause(name, by),
+      () => h.tidemark.runOnce({ watcher: name }),
+    ]
+    for (const one of tries) {
+      const { code, message } = await refusal(one)
+      expect([code, message]).toEqual(['WATCHER_UNKNOWN', expect.stringContaining("did you mean 'ledger/test'?")])
+    }
+  }
+  // A row without a chain in its name would be found by no configuration.
+  for (const to of ['deposits', 'deposits/', '/test', 'a/b/c', 'de posits/test', '']) {
+    const { code, message } = await refusal(() => rename('ledger/test', to, by))
+    expect([code, message]).toEqual(['WATCHER_INVALID', expect.stringContaining('NAME/CHAIN')])
+  }
+  const chainless = await refusal(() => rename('ledger/test', 'deposits', by))
+  expect(chainless.message).toContain("did you mean 'deposits/test'?")
   expect((await refusal(() => h.tidemark.admin.rename('ledger/test', 'ledger/test', by))).code).toBe('WATCHER_INVALID')
   expect(h.rows('SELECT * FROM tidemark_audit')).toEqual([])
 })

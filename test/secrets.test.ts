@@ -171,6 +171,10 @@ test('run at log level debug, with every endpoint and every watcher failing', as
   // What may be known is there: without it the search would prove nothing.
   expect(text).toContain('"block":1')
   expect(text).toContain('<argument>')
+  // Where a handler threw: its file and line, without the message above them.
+  expect(text).toMatch(
+    /"where it failed","watcher":"throwing\/ethereum","code":"HANDLER_FAILED","stack":\["[^"]*watchers\.ts:\d+:\d+/,
+  )
 }, 60_000)
 
 test('status, in words and as JSON, and the reasons that the database keeps', async () => {

@@ -2,16 +2,18 @@ import { TidemarkError } from '../errors.ts'
 import { REORG_ACCEPTED, type Store, type Tx, type WatcherRow } from '../store/store.ts'
 import { type Op, wait } from '../util/op.ts'
 import type { World } from '../util/world.ts'
+import { checkWholeName, unknownWatcher } from './names.ts'
 import type { Admin, By } from './types.ts'
 
 function* lockByName(tx: Tx, name: string): Op<WatcherRow> {
   const found = yield* wait(tx.cursors.find(name))
   const row = found && (yield* wait(tx.cursors.lock(found.id)))
-  if (!row)
-    throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher in this database', {
-      values: { watcher: name },
-    })
-  return row
+  if (row) return row
+  const known = yield* wait(tx.cursors.list())
+  throw unknownWatcher(
+    name,
+    known.map((one) => one.name),
+  )
 }
 
 const ACCEPTED = {
@@ -53,6 +55,7 @@ export function createAdmin(store: Store, world: World): Admin {
       }),
     rename: (from, to, by) =>
       act('rename', from, by, function* (tx, row, now) {
+        checkWholeName(to, from)
         if (yield* wait(tx.cursors.find(to))) {
           throw new TidemarkError('WATCHER_INVALID', 'The new name is taken', { values: { watcher: to } })
         }

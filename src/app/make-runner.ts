@@ -14,7 +14,7 @@ import { invariant } from '../util/invariant.ts'
 import type { World } from '../util/world.ts'
 
 import { keepGenesis } from './chains.ts'
-import { type Emit, WatcherRunner } from './runner.ts'
+import { type Emit, type OnError, WatcherRunner } from './runner.ts'
 import type { Seen } from './seen.ts'
 
 export interface RunnerParts {
@@ -26,6 +26,7 @@ export interface RunnerParts {
   readonly world: World
   readonly signal: AbortSignal
   readonly emit: Emit
+  readonly onError: OnError
   readonly seen: Seen
 }
 
@@ -58,7 +59,7 @@ function openTables(watcher: CompiledWatcher, row: WatcherRow): Record<string, O
 
 /** Wires one watcher: its row, its chain's source, its managed tables as participants of the commit. */
 export function makeRunner(parts: RunnerParts): WatcherRunner {
-  const { watcher, row, chain, lease, config, world, signal, emit, seen } = parts
+  const { watcher, row, chain, lease, config, world, signal, emit, onError, seen } = parts
   invariant(chain, 'a watcher must be on a chain that is open', { watcher: watcher.name })
   const tables = openTables(watcher, row)
   const run: Run = {
@@ -82,6 +83,7 @@ export function makeRunner(parts: RunnerParts): WatcherRunner {
     ready,
     retentionBlocks: config.retentionBlocks,
     emit,
+    onError,
     seen,
     rememberChain,
   })

@@ -1,6 +1,7 @@
 import { type BlockNumber, blockNumber } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import { haltReason } from '../handle/failure.ts'
+import { filterChanges } from '../handle/filter-change.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
 import type { CursorChange, NewWatcher, Store, WatcherRow } from '../store/store.ts'
 import { invariant } from '../util/invariant.ts'
@@ -59,8 +60,9 @@ function refuseChange(watcher: CompiledWatcher, row: WatcherRow, accept: Registr
     })
   }
   if (row.fingerprint === watcher.fingerprint || accept === 'from-here') return
+  const changed = filterChanges(row.fingerprint, watcher.fingerprint)
   throw new TidemarkError('WATCHER_FILTER_CHANGED', 'The filter or start of a watcher changed', {
-    values: { watcher: watcher.name, cursor: row.cursor?.number ?? null },
+    values: { watcher: watcher.name, cursor: row.cursor?.number ?? null, changed },
   })
 }
 

@@ -26,6 +26,9 @@ export interface StepResult {
 
 export type Emit = <K extends keyof TidemarkEvents>(type: K, event: TidemarkEvents[K]) => void
 
+/** Told of each error that halts a watcher, and of the first of each row that it waits out. */
+export type OnError = (watcher: string, error: TidemarkError) => void
+
 export interface RunnerOptions {
   readonly run: Run
   readonly plan: WatchPlan
@@ -33,6 +36,7 @@ export interface RunnerOptions {
   readonly ready: ReadyContext
   readonly retentionBlocks: number
   readonly emit: Emit
+  readonly onError: OnError
   readonly seen: Seen
   /** Done once, after the source's first answer: keeps what tells this chain from another. */
   readonly rememberChain: () => Promise<void>
@@ -256,6 +260,7 @@ export class WatcherRunner {
     if (verdict === 'halt') return this.halt(error)
     const tries = (this.failing?.tries ?? 0) + 1
     this.failing = { error, tries }
+    if (tries === 1) this.options.onError(this.name, error)
     // Another run was here: the row is read again at once the first time, and with growing waits when it goes on.
     const waitMs = verdict === 'stand-down' && tries === 1 ? 0 : retryWait(tries, this.run.world.random())
     this.options.emit('failing', { watcher: this.name, code: error.code, sentence: error.sentence, tries, waitMs })
@@ -281,6 +286,7 @@ export class WatcherRunner {
     }
     this.failing = null
     this.options.emit('halted', { watcher: this.name, reason })
+    this.options.onError(this.name, error)
     this.last = 'halted'
     return { did: 'halted', events: 0, waitMs: STOPPED_WAIT_MS }
   }

@@ -2,6 +2,8 @@ import type { BlockNumber } from '../chain/block.ts'
 import type { EvmSource } from '../collect/evm.ts'
 import { type Config, trackReads } from '../config.ts'
 import { TidemarkError } from '../errors.ts'
+import { framesOf } from '../handle/failure.ts'
+import { definitionOf } from '../handle/flaw.ts'
 import { type CompiledWatcher, compileWatcher } from '../handle/watch.ts'
 import type { Lease, Store } from '../store/store.ts'
 import { wait } from '../util/op.ts'
@@ -13,8 +15,9 @@ import { checkEnvironment } from './environment.ts'
 import { Keeper } from './keeper.ts'
 import { runFor } from './loops.ts'
 import { makeRunner } from './make-runner.ts'
+import { unknownWatcher } from './names.ts'
 import { checkWatchers, type Registration, takeOver } from './register.ts'
-import type { Emit, WatcherRunner } from './runner.ts'
+import type { Emit, OnError, WatcherRunner } from './runner.ts'
 import { Seen } from './seen.ts'
 import { watcherStatus } from './status.ts'
 import type { Admin, Logger, RunOnceOptions, RunOnceResult, Status, Tidemark, TidemarkEvents } from './types.ts'
@@ -29,7 +32,7 @@ const silent: Logger = { log: () => {} }
 /** Each watcher of the configuration on each of its chains. */
 export function compileAll(config: Config): CompiledWatcher[] {
   return Object.entries(config.watchers).flatMap(([name, watcher]) =>
-    Object.keys(watcher.definition.on).map((chainName) => {
+    Object.keys(definitionOf(name, watcher).on).map((chainName) => {
       const chain = config.chains[chainName]
       if (!chain) {
         throw new TidemarkError('WATCHER_UNKNOWN_CHAIN', 'A watcher names a chain that is not configured', {
@@ -61,6 +64,11 @@ class Engine implements Tidemark {
   private loops: Promise<void> | null = null
   private opening = false
   private readonly emit: Emit = (type, event) => this.emitter.emit(type, event)
+  /** Where the user's code failed, for who looks for it: its message is in the event, without arguments (P12). */
+  private readonly onError: OnError = (watcher, error) => {
+    const stack = framesOf(error)
+    if (stack.length > 0) this.logger.log('debug', 'where it failed', { watcher, code: error.code, stack })
+  }
 
   constructor(config: Config, options: TidemarkOptions) {
     const tracked = trackReads(config)
@@ -107,8 +115,10 @@ class Engine implements Tidemark {
     const held: RunOnceResult = { did: 'held', events: 0, nextAt: new Date(this.world.now() + 1_000) }
     if (this.session || this.opening) return held
     const wanted = this.watchers.filter((watcher) => options.watcher === undefined || watcher.name === options.watcher)
-    if (wanted.length === 0)
-      throw new TidemarkError('WATCHER_UNKNOWN', 'There is no such watcher', { values: { watcher: options.watcher } })
+    if (wanted.length === 0 && options.watcher !== undefined) {
+      const known = this.watchers.map(({ name }) => name)
+      throw unknownWatcher(options.watcher, known)
+    }
     const session = await this.open(wanted)
     try {
       const runners = await takeAll(session)
@@ -174,7 +184,7 @@ class Engine implements Tidemark {
     const { token } = lease
     const row = await takeOver(this.store, watcher, { ...this.registration, token, head, seen, now: world.now() })
     const chain = this.chains.get(watcher.chainName)
-    return makeRunner({ watcher, row, chain, lease, config, world, signal, emit, seen })
+    return makeRunner({ watcher, row, chain, lease, config, world, signal, emit, seen, onError: this.onError })
   }
 
   /** Only a watcher that starts `now`, and was never started before, needs the head to begin with. */

@@ -51,7 +51,7 @@ function event(index: number, more: Partial<DeduplicationEvent> = {}): Deduplica
   return { transactionHash, logIndex: index, blockNumber: 100, ...more }
 }
 
-const content = { address: `0x${'aa'.repeat(20)}`, topics: [], data: '0x01' } as const
+const content = { address: `0x${'aa'.repeat(20)}`, topics: [], data: '0x01', n: 0 } as const
 const blockHash = (n: number) => `0x${n.toString(16).padStart(64, 'b')}` as Hex
 const block = (n: number) => ({ number: n, hash: blockHash(n) })
 

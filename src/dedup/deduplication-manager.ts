@@ -2,33 +2,31 @@ import { type BlockRef, blockNumber, hash } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import type { HandledPort, ScopeState } from '../store/store.ts'
 import type { Hex } from '../util/bytes.ts'
-import { isThenable, type Op, runAsync, runSync, wait } from '../util/op.ts'
+import { isThenable, type Op, wait } from '../util/op.ts'
 import { refuseOption, refuseUnknownOptions, wholeOption } from '../util/options.ts'
 import { realWorld, type World } from '../util/world.ts'
+import { type ClaimOutcome, Claims, type ExpiredClaim, leaseOf, MAX_EXPIRED_CLAIMS } from './claim.ts'
 import { type DeduplicationEvent, type EventKey, eventKey, isChainId, type Positioned } from './event-key.ts'
 import { type CleanupReport, forget } from './forget.ts'
-import type { MarkStore, MarkTx } from './mark-store.ts'
+import { type Answer, answer, type MarkStore, type MarkTx } from './mark-store.ts'
+
+export type { Answer } from './mark-store.ts'
 
 const OWNER = 'DeduplicationManager'
 const OPTIONS = ['store', 'chainId', 'name', 'identity', 'retentionBlocks', 'world'] as const
 const DEFAULT_RETENTION_BLOCKS = 10_000
 const DEFAULT_CLEANUP_LIMIT = 100_000
+const DEFAULT_EXPIRED_LIMIT = 1_000
 const LONGEST_NAME = 255
 const SAVEPOINT = 'tidemark_once'
-
-/** How a method inside the caller's transaction answers: at once on an embedded store, else with a promise. */
-export type Answer<Async extends boolean, T> = [Async] extends [false]
-  ? T
-  : [Async] extends [true]
-    ? Promise<T>
-    : T | Promise<T>
 
 /**
  * - `done`: the event was new; its mark and its work stand or fall with the caller's transaction
  * - `duplicate`: it was done before; the work was not run
  * - `too-old`: it lies at or below the low-water mark and has no mark. Whether it was done cannot be told: the work was
  *   not run, and the event must be set aside for a person, never acknowledged as done (P7)
- * - `held`: someone has claimed it and works on it outside a transaction: never acknowledge it, come again later
+ * - `held`: someone has claimed it (`claim`) and works on it outside a transaction: never acknowledge it, come again later.
+ *   It stays `held` when that one died, until it is claimed again: only who claims is told of half-done work outside
  */
 export type OnceOutcome<T> =
   | { readonly outcome: 'done'; readonly value: T }
@@ -62,7 +60,7 @@ export interface DeduplicationManagerOptions<Db, Async extends boolean, E extend
   readonly world?: World
 }
 
-type Claimed = 'new' | 'duplicate' | 'too-old' | 'held'
+type Found = 'new' | 'duplicate' | 'too-old' | 'held'
 
 const ANSWER = { done: 'duplicate', claimed: 'held' } as const
 
@@ -90,6 +88,7 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
   readonly #identity: ((event: E) => string) | undefined
   readonly #retentionBlocks: number
   readonly #world: World
+  readonly #claims: Claims<Db, Async>
 
   /** @throws {TidemarkError} `CONFIG_INVALID`, or `CONFIG_UNKNOWN_KEY` for a misspelt option */
   constructor(options: DeduplicationManagerOptions<Db, Async, E>) {
@@ -109,6 +108,7 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
     this.#identity = identity
     this.#retentionBlocks = wholeOption(OWNER, 'retentionBlocks', retentionBlocks, 0, Number.MAX_SAFE_INTEGER)
     this.#world = options.world ?? realWorld
+    this.#claims = new Claims(store, name, this.#world)
   }
 
   /**
@@ -126,8 +126,35 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
   }
 
   /**
-   * Whether the event is marked, by a read of its own. It sees committed marks only, and another process may mark the
-   * event right after: where that matters, use `once`.
+   * Takes the right to work on the event for `leaseMs`, for work that cannot run inside the transaction that marks it: a
+   * call to an outside API, minutes of computing. Then `done()`, or `done(tx)` so that what `tx` writes and the end of the
+   * claim commit together; or `release()`.
+   *
+   * A worker that dies leaves its claim to expire, by the database's clock; the next one takes it over (`takenOver`), and
+   * a late `done` of the first is refused with `CLAIM_LOST` (P9). What it did outside may then happen twice.
+   *
+   * @param options.leaseMs 1 to 86,400,000 milliseconds; longer than the work takes
+   * @throws {TidemarkError} `EVENT_KEY_INVALID`; `CONFIG_INVALID`; `CLAIMS_FULL`: too many expired claims lie about (P6)
+   */
+  async claim(event: E, options: { readonly leaseMs: number }): Promise<ClaimOutcome<Db, Async>> {
+    refuseUnknownOptions('claim', options, ['leaseMs'])
+    return this.#claims.claim(this.#keyOf(event), leaseOf(options.leaseMs))
+  }
+
+  /**
+   * Claims of this `name` whose lease is over and that nobody took over, oldest first, by the database's clock: for a cron
+   * that queues their events again. Reading changes nothing.
+   * @param options.limit 1 to 10,000, default 1,000
+   */
+  async expiredClaims(options: { readonly limit?: number } = {}): Promise<readonly ExpiredClaim[]> {
+    refuseUnknownOptions('expiredClaims', options, ['limit'])
+    const { limit = DEFAULT_EXPIRED_LIMIT } = options
+    return this.#claims.expired(wholeOption('expiredClaims', 'limit', limit, 1, MAX_EXPIRED_CLAIMS))
+  }
+
+  /**
+   * Whether the event is marked as done, by a read of its own. It sees committed marks only, and another process may mark
+   * the event right after: where that matters, use `once`. A claimed event is not done yet: false.
    * @throws {TidemarkError} `EVENT_TOO_OLD`: `false` would apply it twice, `true` would call it done; `EVENT_KEY_INVALID`
    */
   async isEventProcessed(event: E): Promise<boolean> {
@@ -141,7 +168,8 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
   markEventProcessed(event: E): Promise<void>
   /**
    * Marks the event in the transaction that the caller opened on `tx`; a marked one stays as it is.
-   * @throws {TidemarkError} `EVENT_TOO_OLD`: its mark would already be forgotten; `EVENT_KEY_INVALID`; `NOT_IN_TRANSACTION`
+   * @throws {TidemarkError} `EVENT_TOO_OLD`: its mark would already be forgotten; `EVENT_HELD`: someone has claimed it;
+   *   `EVENT_KEY_INVALID`; `NOT_IN_TRANSACTION`
    */
   markEventProcessed(event: E, tx: Db): Answer<Async, void>
   markEventProcessed(event: E, tx?: Db): Promise<void> | Answer<Async, void> {
@@ -170,6 +198,7 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
   /**
    * Forgets the marks that lie more than `retentionBlocks` behind their chain's cursor, on every chain of this `name`.
    * For a cron: it may run at any time, any number of times, in several processes. See `forget` for the two steps.
+   * A claimed event is not done, so its row stays until it is done or given back, however old it is (P7).
    *
    * @param options.limit most rows to delete in this call, default 100,000; the report says whether `more` are left
    */
@@ -189,35 +218,41 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
 
   *#once<T>(ports: MarkTx, key: EventKey, work: () => T): Op<OnceOutcome<Awaited<T>>> {
     let value: Awaited<T> | undefined
-    let claimed: Claimed
+    let found: Found
     yield* wait(ports.savepoint(SAVEPOINT))
     try {
-      claimed = yield* this.#claim(ports.handled, key)
-      if (claimed === 'new') value = yield* this.#work(key, work)
+      found = yield* this.#insert(ports.handled, key)
+      if (found === 'new') value = yield* this.#work(key, work)
     } catch (error) {
       yield* this.#takeBackAfter(error, ports, key)
       throw error
     }
-    if (claimed === 'too-old') yield* takeBack(ports)
+    if (found === 'too-old') yield* takeBack(ports)
     else yield* this.#keep(ports, key)
-    return claimed === 'new' ? { outcome: 'done', value: value as Awaited<T> } : { outcome: claimed }
+    return found === 'new' ? { outcome: 'done', value: value as Awaited<T> } : { outcome: found }
   }
 
   *#mark(ports: () => MarkTx, event: E): Op<void> {
     const key = this.#keyOf(event)
     const { outcome } = yield* this.#once(ports(), key, () => undefined)
     if (outcome === 'too-old') this.#refuseTooOld(key)
+    // In silence the event would stay unmarked, and be done a second time.
+    if (outcome === 'held') {
+      throw new TidemarkError('EVENT_HELD', 'Someone has claimed this event and works on it.', {
+        values: this.#valuesOf(key),
+      })
+    }
   }
 
   /** Mark first, then look at the low-water mark: in this order no forgetting can slip in between. */
-  *#claim(handled: HandledPort, { chainId, key, block }: EventKey): Op<Claimed> {
+  *#insert(handled: HandledPort, { chainId, key, block }: EventKey): Op<Found> {
     const found = yield* wait(handled.insert({ scope: this.#scope, chainId, key }, block, this.#world.now()))
     if (found !== 'new') return ANSWER[found]
     const { lowWater } = yield* wait(handled.state(this.#scope, chainId))
     return lowWater !== null && block <= lowWater ? 'too-old' : 'new'
   }
 
-  *#find(handled: HandledPort, { chainId, key, block }: EventKey): Op<Claimed> {
+  *#find(handled: HandledPort, { chainId, key, block }: EventKey): Op<Found> {
     const found = yield* wait(handled.find({ scope: this.#scope, chainId, key }))
     if (found) return ANSWER[found]
     const { lowWater } = yield* wait(handled.state(this.#scope, chainId))
@@ -280,7 +315,7 @@ export class DeduplicationManager<Db, Async extends boolean = boolean, E extends
   // ---------------------------------------------------------------------------------------------------- helpers
 
   #answer<T>(op: Op<T>): Answer<Async, T> {
-    return (this.#store.capabilities.asyncHandlers ? runAsync(op) : runSync(op)) as Answer<Async, T>
+    return answer(this.#store, op)
   }
 
   #keyOf(event: E): EventKey {

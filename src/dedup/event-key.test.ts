@@ -1,3 +1,4 @@
+import * as Log from 'ox/Log'
 import { describe, expect, test } from 'vitest'
 import { TidemarkError } from '../errors.ts'
 import type { Hex } from '../util/bytes.ts'
@@ -6,7 +7,24 @@ import { type DeduplicationEvent, eventKey, numberIdenticalLogs } from './event-
 const TX = `0x${'ab'.repeat(32)}` as Hex
 const TOPIC = `0x${'0d'.repeat(32)}` as Hex
 const bare: DeduplicationEvent = { transactionHash: TX, logIndex: 3, blockNumber: 100 }
-const full: DeduplicationEvent = { ...bare, address: `0x${'Ee'.repeat(20)}`, topics: [TOPIC], data: '0xC0FFEE' }
+const unnumbered: DeduplicationEvent = {
+  ...bare,
+  address: `0x${'Ee'.repeat(20)}`,
+  topics: [TOPIC],
+  data: '0xC0FFEE',
+}
+const full: DeduplicationEvent = { ...unnumbered, n: 0 }
+
+/** As a node sends it in JSON. */
+const rawLog = (more: Partial<DeduplicationEvent>): DeduplicationEvent => ({
+  ...unnumbered,
+  blockNumber: '0x64',
+  blockHash: `0x${'bb'.repeat(32)}`,
+  logIndex: '0x3',
+  removed: false,
+  ...{ transactionIndex: '0x1' },
+  ...more,
+})
 
 const key = (event: DeduplicationEvent, chainId = 1) => eventKey(chainId, event).key
 const upper = (hex: Hex | undefined) => `0x${(hex ?? '0x').slice(2).toUpperCase()}` as Hex
@@ -53,8 +71,9 @@ describe('which event is it', () => {
     expect(key({ ...bare, transactionHash: upper(TX) })).toBe(key(bare))
   })
 
-  test('quantities may be bigint, as viem gives them', () => {
+  test('quantities may be bigint or the hex text of a node', () => {
     expect(eventKey(1, { ...bare, logIndex: 3n, blockNumber: 100n })).toEqual(eventKey(1, bare))
+    expect(eventKey(1, { ...bare, logIndex: '0x3', blockNumber: '0X64' as Hex })).toEqual(eventKey(1, bare))
   })
 
   test('the three kinds of key never collide', () => {
@@ -76,6 +95,39 @@ describe('several identical logs of one transaction (C07)', () => {
     expect(Object.fromEntries(again)).toEqual(Object.fromEntries(keys))
   })
 
+  test('content without `n` is refused, with the way out: a default would lose the second of two equal payouts', () => {
+    expect(() => eventKey(1, unnumbered)).toThrow(/EVENT_KEY_INVALID/)
+    expect(() => eventKey(1, unnumbered)).toThrow(/numberIdenticalLogs/)
+    expect(codeOf({ ...unnumbered, n: null })).toBe('EVENT_KEY_INVALID')
+    // Neither content nor `n`: the event id tells the two apart by their index.
+    expect(key(bare)).not.toBe(key({ ...bare, logIndex: 4 }))
+  })
+
+  test('logs of a raw JSON-RPC answer and of a client library get the same numbers and keys, also mixed', () => {
+    const raw = [16, 9, 10].map((index) => rawLog({ logIndex: `0x${index.toString(16)}` }))
+    // `Log.fromRpc` makes what viem returns: the block number as bigint, the index as number.
+    const typed = raw.map((log) => Log.fromRpc(log as never) as unknown as DeduplicationEvent)
+    expect(typed[0]).toMatchObject({ blockNumber: 100n, logIndex: 16 })
+    const numbers = [raw, typed].map((logs) => numberIdenticalLogs(logs).map((log) => log.n))
+    expect(numbers).toEqual([
+      [2, 0, 1],
+      [2, 0, 1],
+    ])
+    const keys = [raw, typed].map((logs) => numberIdenticalLogs(logs).map((log) => eventKey(1, log)))
+    expect(keys[0]).toEqual(keys[1])
+    const mixed = numberIdenticalLogs([raw[0], typed[1], raw[2], typed[2]] as DeduplicationEvent[])
+    expect(mixed.map((log) => log.n)).toEqual([2, 0, 1, 1])
+  })
+
+  test.each([null, '', '0x', '10', 'latest', -1, 1.5])(
+    'a log with the index %s has no place and gets no number',
+    (bad) => {
+      for (const field of ['logIndex', 'blockNumber']) {
+        expect(() => numberIdenticalLogs([rawLog({ [field]: bad } as never)])).toThrow(/EVENT_KEY_INVALID/)
+      }
+    },
+  )
+
   test('the same log delivered twice in one batch stays one', () => {
     const numbered = numberIdenticalLogs([...twins, ...twins])
     expect(numbered.map((log) => log.n)).toEqual([1, 0, 2, 1, 0, 2])
@@ -96,6 +148,9 @@ describe('bad input', () => {
   test.each([
     ['no block number', { ...bare, blockNumber: undefined }],
     ['a pending log', { ...bare, blockNumber: null, logIndex: null }],
+    ['a decimal block number as text', { ...bare, blockNumber: '100' }],
+    ['a block tag', { ...bare, blockNumber: 'latest' }],
+    ['an empty quantity', { ...bare, logIndex: '0x' }],
     ['a null log index', { ...bare, logIndex: null }],
     ['a negative log index', { ...bare, logIndex: -1 }],
     ['a short hash', { ...bare, transactionHash: '0x12' }],

@@ -1,28 +1,32 @@
 import { address, type BlockNumber, blockNumber, hash, logIndex } from '../chain/block.ts'
 import { TidemarkError } from '../errors.ts'
 import type { Hex } from '../util/bytes.ts'
+import { invariant } from '../util/invariant.ts'
 import { eventId, stableId } from './identity.ts'
 
 /** The longest key that an `identity` function may return, in characters. */
 const LONGEST_IDENTITY = 255
+
+/** A number as client libraries give it, or the hex text of a raw JSON-RPC answer. Decimal text is refused. */
+export type Quantity = number | bigint | Hex
 
 /** What every event needs, whatever names it: where it stands, so that its mark can be forgotten in time. */
 export interface Positioned {
   /** EIP-155 id. Default: the manager's. */
   readonly chainId?: number | undefined
   /** The block that holds it. A pending log has none and is refused. */
-  readonly blockNumber: number | bigint
+  readonly blockNumber: Quantity
 }
 
-/** A log as nodes and client libraries return it; hex in any spelling (C46), quantities as number or bigint. */
+/** A log as nodes and client libraries return it: hex in any spelling (C46), quantities as number, bigint or hex. */
 export interface DeduplicationEvent extends Positioned {
   readonly transactionHash: Hex
-  readonly logIndex: number | bigint
-  /** The content: give `address`, `topics` and `data` together, and the mark survives a reorg (see `eventKey`). */
+  readonly logIndex: Quantity
+  /** The content: `address`, `topics` and `data` together, with `n`. Then the mark survives a reorg (see `eventKey`). */
   readonly address?: Hex | undefined
   readonly topics?: readonly Hex[] | undefined
   readonly data?: Hex | undefined
-  /** Which of several identical logs of one transaction, from 0 (C07): `numberIdenticalLogs` tells. Default 0. */
+  /** Which of several identical logs of one transaction, from 0 (C07): `numberIdenticalLogs` tells. Needed with content. */
   readonly n?: number | undefined
   /** A log that a node took back (`removed: true`) is refused: it happened no more. */
   readonly removed?: boolean | undefined
@@ -63,7 +67,13 @@ function logKey(chainId: number, event: DeduplicationEvent): string {
     topics: field('topics', () => topics.map(hash)),
     data,
   }
-  const n = field('n', () => logIndex(quantity(event.n ?? 0)))
+  // With a default of 0 the second of two equal payouts would be a repeat of the first, and be lost.
+  if (event.n === undefined) {
+    refuse('An event with content needs its `n`: pass the logs through `numberIdenticalLogs`, or give `n`.', {
+      field: 'n',
+    })
+  }
+  const n = field('n', () => logIndex(quantity(event.n)))
   return `stable-${field('data', () => stableId(chainId, content, n))}`
 }
 
@@ -75,8 +85,8 @@ function ownKey(text: unknown): string {
 /**
  * The key of an event's mark.
  *
- * - With its content (`address`, `topics`, `data`): the stable id. A log that a reorg re-includes at another index or in
- *   another block is still the same.
+ * - With its content (`address`, `topics`, `data`) and `n`: the stable id. A log that a reorg re-includes at another index
+ *   or in another block is still the same.
  * - Without: the event id, `chainId-txHash-logIndex`. A re-included log with another index is then new.
  * - With an `identity` function: what it returns, for chains whose logs have no index.
  *
@@ -97,10 +107,27 @@ export function eventKey<E extends Positioned>(
   return { chainId, key, block }
 }
 
-/** `Number(null)` is 0 and `Number('')` too: a pending log must not become one of block 0. */
-function quantity(value: number | bigint): number | bigint {
-  if (typeof value !== 'number' && typeof value !== 'bigint') throw new RangeError('not a quantity')
-  return value
+/** What names an event, read back from its key. */
+export interface NamedEvent {
+  /** `event-id`: `parseEventId` reads it. `stable-id`: what `stableId` answers for the log. `identity`: the caller's own. */
+  readonly by: 'event-id' | 'stable-id' | 'identity'
+  readonly id: string
+}
+
+const PREFIXES = { event: 'event-id', stable: 'stable-id', own: 'identity' } as const
+
+export function readKey(key: string): NamedEvent {
+  const dash = key.indexOf('-')
+  const by = PREFIXES[key.slice(0, dash) as keyof typeof PREFIXES]
+  invariant(by !== undefined, 'a key in the table of marks must be one that `eventKey` made')
+  return { by, id: key.slice(dash + 1) }
+}
+
+/** `Number(null)` is 0 and `Number('')` too: a pending log must not become one of block 0. `'10'` may be hex or not. */
+function quantity(value: unknown): number | bigint {
+  if (typeof value === 'number' || typeof value === 'bigint') return value
+  if (typeof value === 'string' && /^0x[0-9a-f]{1,16}$/i.test(value)) return BigInt(value)
+  throw new RangeError('not a quantity')
 }
 
 export function isChainId(value: unknown): value is number {
@@ -111,15 +138,17 @@ export function isChainId(value: unknown): value is number {
  * Gives each log its `n`. One transaction can emit the same content twice, for example two equal transfers in a batch
  * payout: without `n` the second would count as a repeat of the first, and be lost (C07).
  *
- * @param logs whole transactions: all their logs that the caller's filter selects, in any order
+ * @param logs whole transactions: all their logs that the caller's filter selects, in any order, as a client library or
+ *   the node itself returns them
  * @returns the same logs in the same order, each with `n`
+ * @throws {TidemarkError} `EVENT_KEY_INVALID` for a log without a place on the chain, such as a pending one
  */
 export function numberIdenticalLogs<L extends DeduplicationEvent>(logs: readonly L[]): (L & { readonly n: number })[] {
   const last = new Map<string, { n: number; index: number }>()
   const numbers = new Map<L, number>()
-  for (const log of [...logs].sort((a, b) => Number(a.logIndex) - Number(b.logIndex))) {
+  const placed = logs.map((log) => ({ log, index: field('logIndex', () => logIndex(quantity(log.logIndex))) }))
+  for (const { log, index } of placed.sort((a, b) => a.index - b.index)) {
     const content = contentOf(log)
-    const index = Number(log.logIndex)
     const before = last.get(content)
     // The same index again is the same log delivered twice, not a second one.
     const n = before === undefined ? 0 : before.index === index ? before.n : before.n + 1
@@ -130,6 +159,7 @@ export function numberIdenticalLogs<L extends DeduplicationEvent>(logs: readonly
 }
 
 function contentOf(log: DeduplicationEvent): string {
-  const { chainId, blockNumber, blockHash, transactionHash, address, topics, data } = log
-  return [chainId, blockNumber, blockHash, transactionHash, address, topics?.join(), data].join('/').toLowerCase()
+  const { chainId, blockHash, transactionHash, address, topics, data } = log
+  const block = field('blockNumber', () => blockNumber(quantity(log.blockNumber)))
+  return [chainId, block, blockHash, transactionHash, address, topics?.join(), data].join('/').toLowerCase()
 }

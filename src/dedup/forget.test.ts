@@ -134,7 +134,7 @@ describe('P7: forgetting re-opens nothing', () => {
 
   test('an event re-included in a later block is not forgotten with its first block', async () => {
     const dedup = manager({ retentionBlocks: 10 })
-    const log = { ...at(89), address: `0x${'aa'.repeat(20)}` as Hex, topics: [], data: '0x' as Hex }
+    const log = { ...at(89), address: `0x${'aa'.repeat(20)}` as Hex, topics: [], data: '0x' as Hex, n: 0 }
     const again = { ...log, blockNumber: 95 }
     const once = (event: DeduplicationEvent) => transaction(() => dedup.once(db, event, () => {}).outcome)
     expect([once(log), once(again), once(log)]).toEqual(['done', 'duplicate', 'duplicate'])

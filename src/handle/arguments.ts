@@ -6,6 +6,7 @@ import { bytesToHex, hexToBytes } from '../util/bytes.ts'
 import { keccak256 } from '../util/digest.ts'
 import { nearest } from '../util/nearest.ts'
 import { hashText, isValueType, type ParsedEvent } from './abi.ts'
+import { CHECKSUM_EXPECTED, hasWrongChecksum } from './checksum.ts'
 import { areNamed } from './codec.ts'
 
 /** Values that one argument is filtered by, at most: every log is compared with each of them. */
@@ -67,6 +68,8 @@ function filterFor(key: string, input: AbiEventParameter, label: string, wanted:
     // The value itself is not printed (P12).
     if (topic === undefined)
       throw wrong(key, label, 'A value is not of the type', { got: typeof value, expected: expected(input.type) })
+    if (input.type === 'address' && hasWrongChecksum(value as string))
+      throw wrong(key, label, 'An address has a wrong checksum', { expected: CHECKSUM_EXPECTED })
     return topic
   })
   const sorted = [...new Set(topics)].sort()

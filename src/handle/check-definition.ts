@@ -3,6 +3,7 @@ import { TidemarkError } from '../errors.ts'
 import { nearest } from '../util/nearest.ts'
 import { parseEvent } from './abi.ts'
 import { eventTopics } from './arguments.ts'
+import { CHECKSUM_EXPECTED, hasWrongChecksum } from './checksum.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -90,6 +91,8 @@ function checkAddresses(key: string, value: unknown): void {
   }
   const wrong = all.findIndex((one) => !isAddress(one))
   if (wrong !== -1) throw invalid(key, all[wrong], '20 bytes of hex: 0x and 40 digits')
+  const misspelt = all.find((one) => hasWrongChecksum(one as string))
+  if (misspelt !== undefined) throw invalid(key, misspelt, CHECKSUM_EXPECTED)
 }
 
 function checkBlocks(key: string, { startBlock, endBlock }: Fields): void {

@@ -5,6 +5,7 @@ import { TidemarkError } from '../errors.ts'
 import { type ParsedEvent, parseEvent } from './abi.ts'
 import { eventTopics } from './arguments.ts'
 import { type CompiledEvent, compileDecoder } from './event.ts'
+import { definitionOf } from './flaw.ts'
 import type { ChainBinding, ErasedDefinition, ManagedDefinitions, Watcher } from './watch.ts'
 
 /** One watcher on one chain: everything the engine needs. */
@@ -104,7 +105,8 @@ function checkName(what: string, name: string): void {
  * @param name its key in the configuration
  * @param chainName the chain's key in the configuration, as under `on`
  * @param chainId its EIP-155 id
- * @throws {TidemarkError} `WATCHER_UNKNOWN_CHAIN` when the watcher does not run there; `WATCHER_INVALID` for a bad name
+ * @throws {TidemarkError} `WATCHER_UNKNOWN_CHAIN` when the watcher does not run there; `WATCHER_INVALID` for a bad name; what is
+ *   wrong with its definition (`definitionOf`)
  */
 export function compileWatcher<Db = never>(
   name: string,
@@ -114,7 +116,7 @@ export function compileWatcher<Db = never>(
 ): CompiledWatcher<Db> {
   checkName('watcher', name)
   checkName('chain', chainName)
-  const { definition } = watcher
+  const definition = definitionOf(name, watcher)
   const binding = Object.hasOwn(definition.on, chainName) ? definition.on[chainName] : undefined
   if (!binding) {
     throw new TidemarkError('WATCHER_UNKNOWN_CHAIN', 'The watcher does not run on this chain', {

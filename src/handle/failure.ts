@@ -73,6 +73,33 @@ export function scrub(error: unknown, args: unknown): string {
   return redactText(blanked(all.reduce(without, message))).slice(0, 500)
 }
 
+/** Frames of a stack that are shown: the user's code is on top. */
+const MAX_FRAMES = 12
+/** `at name (place:line:column)`, or without a name: nothing that a message could hold is taken for one. */
+const FRAME = /^\s+at (?:([\w$.<>#[\] ]{1,120}) \()?([^()]+:\d+:\d+)\)?$/
+
+function frameOf(line: string): string[] {
+  const [, name, place] = FRAME.exec(line) ?? []
+  if (place === undefined) return []
+  const where = redactText(place.replace(/^file:\/\//, ''), 300)
+  return [name === undefined ? where : `${blanked(redactText(name))} (${where})`]
+}
+
+/**
+ * Where the user's code threw, line by line, for the log at level debug. The message on top is left out, with whatever lines
+ * it has: it is shown scrubbed elsewhere (P12). Empty where the stack does not hold its message any more.
+ */
+export function framesOf(error: TidemarkError): readonly string[] {
+  const { message, stack } = (error.cause instanceof Error ? error.cause : error) as Error
+  const at = typeof stack === 'string' ? stack.indexOf(String(message)) : -1
+  if (at < 0) return []
+  const lines = (stack as string).slice(at + String(message).length).split('\n')
+  return lines
+    .slice(0, 2 * MAX_FRAMES)
+    .flatMap(frameOf)
+    .slice(0, MAX_FRAMES)
+}
+
 /** Growing waits with jitter: 250 ms, 500 ms, 1 s … to 15 s, each between a half and the whole of it. */
 export function retryWait(tries: number, random: number): number {
   const whole = Math.min(15_000, 250 * 2 ** Math.min(tries - 1, 6))

@@ -20,9 +20,12 @@ function make(changes: Definition): Watcher<unknown> {
   return watch({ ...good, ...changes } as never)
 }
 
+/** What is wrong with a watcher shows when its definition is read. */
+const isRight = (made: unknown): boolean => isWatcher(made) && typeof made.definition === 'object'
+
 function failure(fn: () => unknown): TidemarkError {
   try {
-    fn()
+    isRight(fn())
   } catch (error) {
     if (TidemarkError.is(error)) return error
     throw error
@@ -74,6 +77,31 @@ describe('a definition that cannot be right is refused at once, with what it got
     expect(failure(() => make(binding({ address: 'https://node/v3/secret' }))).message).not.toContain('secret')
   })
 
+  test('an address with a slip in it is refused; without a checksum, all in one case, it is taken', () => {
+    const slip = TOKEN.replace('eB48', 'eb48')
+    const list = failure(() => make(binding({ address: [TOKEN, slip] })))
+    expect([list.code, list.values.got]).toEqual(['WATCHER_INVALID', JSON.stringify(slip)])
+    expect(list.message).toContain('EIP-55')
+    for (const address of [TOKEN, TOKEN.toLowerCase(), TOKEN.toUpperCase(), `0x${TOKEN.slice(2).toUpperCase()}`]) {
+      expect(isRight(make(binding({ address })))).toBe(true)
+    }
+  })
+
+  test('an argument that is an address with a slip in it is refused, without being printed (P12)', () => {
+    const slip = TOKEN.replace('eB48', 'eb48')
+    const filter = (to: unknown) => ({ events: { Transfer: { event: TRANSFER, args: { to } } } })
+    for (const to of [slip, [TOKEN, slip]]) {
+      const error = failure(() => make(filter(to)))
+      expect([error.code, error.values.argument]).toEqual(['EVENT_ARGS_INVALID', 'to'])
+      expect(error.message).toContain('EIP-55')
+      expect(error.message).not.toContain(slip)
+    }
+    expect(isRight(make(filter([TOKEN, TOKEN.toLowerCase(), TOKEN.toUpperCase()])))).toBe(true)
+    // Bytes of the same length have no checksum.
+    const bytes = { B: { event: 'event B(bytes20 indexed b)', args: { b: slip } } }
+    expect(isRight(make({ events: bytes }))).toBe(true)
+  })
+
   test('no object', () => {
     expect(failure(() => watch(undefined as never)).code).toBe('WATCHER_INVALID')
   })
@@ -81,7 +109,7 @@ describe('a definition that cannot be right is refused at once, with what it got
   test('an anonymous event of any contract would fit every log of the chain', () => {
     const events = { Note: { event: 'event Note(bytes4 indexed sig) anonymous' } }
     expect(failure(() => make({ events })).values.key).toBe('events.Note')
-    expect(isWatcher(make({ events, ...binding({ address: TOKEN }) }))).toBe(true)
+    expect(isRight(make({ events, ...binding({ address: TOKEN }) }))).toBe(true)
   })
 })
 
@@ -111,10 +139,10 @@ describe('a watcher that runs ahead of finality says how it is undone', () => {
   })
 
   test('with undo, at finality, or with confirmations, it is taken', () => {
-    expect(isWatcher(make({ ...at('latest'), undo: () => {} }))).toBe(true)
-    expect(isWatcher(make({ ...at('latest'), undo: 'irreversible' }))).toBe(true)
-    expect(isWatcher(make({ ...at('safe'), undo: 'managed', tables: { rows } }))).toBe(true)
-    expect(isWatcher(make(at({ confirmations: 1 })))).toBe(true)
+    expect(isRight(make({ ...at('latest'), undo: () => {} }))).toBe(true)
+    expect(isRight(make({ ...at('latest'), undo: 'irreversible' }))).toBe(true)
+    expect(isRight(make({ ...at('safe'), undo: 'managed', tables: { rows } }))).toBe(true)
+    expect(isRight(make(at({ confirmations: 1 })))).toBe(true)
   })
 })
 
@@ -189,6 +217,29 @@ describe('a watcher is compiled for one chain', () => {
     expect(isWatcher(JSON.parse(JSON.stringify({ isTidemarkWatcher: true })))).toBe(true)
     expect([null, undefined, {}, 'watcher'].some(isWatcher)).toBe(false)
   })
+})
+
+describe('an error in a definition names its watcher', () => {
+  const wrong: [string, Definition, string][] = [
+    ['a bad event text', { events: { Transfer: { event: 'event Transfer(adress to' } } }, 'ABI_INVALID'],
+    ['a bad address', binding({ address: '0x12' }), 'WATCHER_INVALID'],
+    ['an argument that is none', { events: { T: { event: TRANSFER, args: { too: TOKEN } } } }, 'EVENT_ARGS_INVALID'],
+    ['no undo', at('latest'), 'WATCHER_UNDO_MISSING'],
+    ['a misspelt key', { handler: () => {} }, 'WATCHER_INVALID'],
+  ]
+  for (const [what, changes, code] of wrong) {
+    test(what, () => {
+      const error = failure(() => compileWatcher('deposits', make(changes), 'ethereum', 1))
+      expect([error.code, error.values.watcher]).toEqual([code, 'deposits'])
+      expect(error.message).toContain('watcher="deposits"')
+      // The rest is as without a name, and the stack leads to the call of `watch`.
+      const bare = failure(() => make(changes))
+      expect({ watcher: 'deposits', ...bare.values }).toEqual(error.values)
+      expect([error.sentence, error.next]).toEqual([bare.sentence, bare.next])
+      expect(error.stack).toMatch(/^TidemarkError: .*watch\.test\.ts/s)
+      expect(error.stack).toContain('watcher="deposits"')
+    })
+  }
 })
 
 describe('the fingerprint is the same for the same logs, and only for them', () => {

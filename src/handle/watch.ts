@@ -2,8 +2,8 @@ import type { Hash } from '../chain/block.ts'
 import type { At } from '../collect/source.ts'
 import type { ColumnType } from '../store/store.ts'
 import type { Hex } from '../util/bytes.ts'
-import { checkDefinition } from './check-definition.ts'
 import type { ArgumentsFilter, EventOf, EventSpecs, ResolveEvent, TidemarkEvent } from './event.ts'
+import { flawed, flawOf } from './flaw.ts'
 import type { OpenTable } from './participant.ts'
 
 export { type CompiledWatcher, compileWatcher } from './compile.ts'
@@ -181,6 +181,7 @@ export interface ErasedDefinition<Db = never> {
 export interface Watcher<Db = never> {
   /** Recognised by this mark, so that two copies of the package understand each other. */
   readonly isTidemarkWatcher: true
+  /** @throws {TidemarkError} what is wrong with the definition: `watch` does not know yet how the watcher is called */
   readonly definition: ErasedDefinition<Db>
 }
 
@@ -208,12 +209,13 @@ export type Watch<Db, Mode extends HandlerMode> = <
 /**
  * Makes the `watch` function of a store: `defineWatch<SqliteDb, 'sync'>()`.
  *
- * The function throws `WATCHER_INVALID`, `WATCHER_UNDO_MISSING`, `ABI_INVALID`, `ABI_EVENT_MISSING`,
- * `ABI_EVENT_AMBIGUOUS` or `EVENT_ARGS_INVALID`, with what it got and what it expected.
+ * What is wrong with a definition is found when `watch` is called, and thrown by `defineConfig` or whatever reads the
+ * watcher first: only there it has a name. Nothing is ever run of such a watcher.
  */
 export function defineWatch<Db, Mode extends HandlerMode>(): Watch<Db, Mode> {
   return (definition) => {
-    checkDefinition(definition)
+    const flaw = flawOf(definition)
+    if (flaw) return flawed<Db>(flaw)
     const erased = definition as unknown as ErasedDefinition<Db>
     return Object.freeze({ isTidemarkWatcher: true as const, definition: Object.freeze({ ...erased }) })
   }

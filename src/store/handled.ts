@@ -51,5 +51,6 @@ export interface HandledPort {
   setCursor(scope: string, chainId: number, cursor: BlockRef, now: number): Maybe<void>
   /** Raises the low-water mark; it never goes back. Where readers mark first, they read it under a lock that this waits for. */
   raiseLowWater(scope: string, chainId: number, block: BlockNumber): Maybe<void>
+  /** Deletes marks at or below `block`, at most `limit`, and answers how many. Claims stay: they are not done (P7). */
   deleteThrough(scope: string, chainId: number, block: BlockNumber, limit: number): Maybe<number>
 }

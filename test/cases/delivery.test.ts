@@ -84,7 +84,7 @@ describe('C01 one log handed over several times while polls overlap', () => {
   test('the same event named twice in one watcher is refused', () => {
     const events = { First: { event: TRANSFER_EVENT }, Second: { event: TRANSFER_EVENT } }
     const make = () => watch({ on: { test: { address: TOKEN, startBlock: 1 } }, events, handle() {} })
-    expect(make).toThrow(expect.objectContaining({ code: 'WATCHER_INVALID' }))
+    expect(() => make().definition).toThrow(expect.objectContaining({ code: 'WATCHER_INVALID' }))
     // Control: one of the two is a watcher.
     const one = watch({ on: { test: { startBlock: 1 } }, events: { First: events.First }, handle() {} })
     expect(compileWatcher('one', one, 'test', 1).filters).toHaveLength(1)

@@ -22,8 +22,10 @@ describe('a wrong word is refused with the nearest right one', () => {
     ['flag without its value', ['run', '--config'], 'FLAG_INVALID', '--config <file>'],
     ['flag whose value is the next flag', ['status', '--config', '--json'], 'FLAG_INVALID', '--config <file>'],
     ['value for a flag that takes none', ['status', '--json=yes'], 'FLAG_INVALID', 'takes no value'],
-    ['missing argument', ['resume'], 'FLAG_INVALID', 'needs <watcher>'],
-    ['second missing argument', ['rename', 'a/b'], 'FLAG_INVALID', 'needs <new>'],
+    ['missing argument', ['resume'], 'FLAG_INVALID', 'needs <NAME/CHAIN>'],
+    ['second missing argument', ['rename', 'a/b'], 'FLAG_INVALID', 'needs <NEW/CHAIN>'],
+    ['command to be helped with', ['help', 'rnu'], 'COMMAND_UNKNOWN', "did you mean 'run'?"],
+    ['argument too many for help', ['help', 'run', 'now'], 'FLAG_INVALID', "no use for 'now'"],
     ['argument too many', ['status', 'deposits'], 'FLAG_INVALID', "no use for 'deposits'"],
     ['name of a property of every object', ['constructor'], 'COMMAND_UNKNOWN', 'constructor'],
   ])('%s', (_, argv, code, words) => {
@@ -48,6 +50,10 @@ test('help is asked for with or without a command; no command at all is a mistak
   expect(parseCommandLine(['--help'])).toEqual({ kind: 'help', command: null, asked: true })
   expect(parseCommandLine(['resume', '-h'])).toMatchObject({ kind: 'help', command: { name: 'resume' }, asked: true })
   expect(parseCommandLine([])).toMatchObject({ kind: 'help', asked: false })
+  for (const argv of [['help'], ['help', '--help'], ['help', '-h']]) {
+    expect(parseCommandLine(argv)).toEqual(parseCommandLine(['--help']))
+  }
+  expect(parseCommandLine(['help', 'run'])).toEqual(parseCommandLine(['run', '--help']))
 })
 
 test('every example in the help is a command line that is accepted', () => {

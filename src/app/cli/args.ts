@@ -80,11 +80,23 @@ function parseCommand(command: CommandSpec, argv: readonly string[]): Request {
   return { kind: 'call', command, args: parsed.positionals, flags: parsed.values as Flags }
 }
 
+/** `tidemark help [command]`: what `--help` says. */
+function helpOf(argv: readonly string[]): Request {
+  const [name, extra] = argv.filter((one) => one !== '--help' && one !== '-h')
+  const command = name === undefined ? null : findCommand(name)
+  if (extra !== undefined)
+    throw new TidemarkError('FLAG_INVALID', `'tidemark help' has no use for '${extra}'`, {
+      values: { command: 'help' },
+    })
+  return { kind: 'help', command, asked: true }
+}
+
 /** @throws {TidemarkError} `COMMAND_UNKNOWN`, `FLAG_INVALID`, each with the nearest name */
 export function parseCommandLine(argv: readonly string[]): Request {
   const [first, ...rest] = argv
   if (first === undefined) return { kind: 'help', command: null, asked: false }
   if (first === '--help' || first === '-h') return { kind: 'help', command: null, asked: true }
+  if (first === 'help') return helpOf(rest)
   if (first === '--version' || first === '-v') return { kind: 'version' }
   return parseCommand(findCommand(first), rest)
 }

@@ -17,7 +17,7 @@ describe('without a project', () => {
   test('help lists the commands and the exit codes, and is never wider than a terminal should be', async () => {
     const io = testIo()
     expect(await runCli(['--help'], io)).toBe(EXIT.ok)
-    for (const name of ['run', 'status', 'resume <watcher>', 'rename <old> <new>', 'migrate', 'demo'])
+    for (const name of ['run', 'status', 'resume <NAME/CHAIN>', 'rename <OLD/CHAIN> <NEW/CHAIN>', 'migrate', 'demo'])
       expect(io.stdout.text).toContain(`  ${name}`)
     for (const [code] of EXIT_HELP) expect(io.stdout.text).toMatch(new RegExp(`^ +${code} `, 'm'))
     expect(Math.max(...io.stdout.text.split('\n').map((line) => line.length))).toBeLessThanOrEqual(100)

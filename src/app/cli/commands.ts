@@ -55,7 +55,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'resume',
     summary: 'Set a halted or paused watcher running again',
-    args: ['watcher'],
+    args: ['NAME/CHAIN'],
     flags: [
       config,
       {
@@ -71,7 +71,7 @@ export const commands: readonly CommandSpec[] = [
   {
     name: 'rename',
     summary: 'Give a watcher a new name; its cursor and marks go with it',
-    args: ['old', 'new'],
+    args: ['OLD/CHAIN', 'NEW/CHAIN'],
     flags: [config, ...by, ...logLevel],
     examples: ['tidemark rename deposits/ethereum credits/ethereum'],
     load: async () => (await import('./commands/rename.ts')).rename,

@@ -22,7 +22,7 @@ export function generalHelp(): string {
     ...columns(rows),
     '',
     ...columns([
-      ['--help', 'show this, or the help of a command: tidemark run --help'],
+      ['--help', 'show this, or the help of a command: tidemark run --help, tidemark help run'],
       ['--version', 'print the version'],
     ]),
     '',

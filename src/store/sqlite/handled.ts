@@ -42,7 +42,7 @@ const RAISE_LOW_WATER = `
 const DELETE_THROUGH = `
   DELETE FROM tidemark_handled_events WHERE (scope, chain_id, key) IN (
     SELECT scope, chain_id, key FROM tidemark_handled_events
-    WHERE scope = ? AND chain_id = ? AND block_number <= ?
+    WHERE scope = ? AND chain_id = ? AND block_number <= ? AND claim_token IS NULL
     ORDER BY block_number LIMIT ?)`
 
 function keyOf({ scope, chainId, key }: HandledKey): [string, number | bigint, string] {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import type { ManagedTable } from '../../store/store.ts'
-import { wait } from '../../util/op.ts'
+import type { HandledKey, ManagedTable, Tx } from '../../store/store.ts'
+import { type Op, wait } from '../../util/op.ts'
 import { type ContractCase, codeOf, id, number, ref } from './case.ts'
 
 const handledCases: readonly ContractCase[] = [
@@ -66,6 +66,148 @@ const handledCases: readonly ContractCase[] = [
         }
       })
       assert.deepEqual(found, { deleted: [2, 1], left: [null, 'done'], lowWater: 3, count: 3 })
+    },
+  },
+]
+
+const K: HandledKey = { scope: 'a', chainId: 1, key: 'k' }
+const HOUR = 3_600_000
+/** Looks at a lease of 2 ms within one transaction: more than that passes before they are over. */
+const LOOKS = 20_000
+const token = (n: number): Uint8Array => new Uint8Array(16).fill(n)
+
+const claimCases: readonly ContractCase[] = [
+  {
+    name: 'a claim keeps others out, marks included, until the database says that its lease is over',
+    async run({ store }) {
+      const found = await store.transact(function* (tx) {
+        const claim = (by: number, leaseMs: number, now: number) =>
+          wait(tx.handled.claim(K, number(5), token(by), leaseMs, now))
+        // The clock of the process, the last number, decides nothing.
+        const first = [yield* claim(1, HOUR, 1), yield* claim(2, HOUR, 2 ** 45), yield* claim(1, HOUR, 1)]
+        const others = [yield* wait(tx.handled.insert(K, number(5), 1)), yield* wait(tx.handled.find(K))]
+        const elsewhere = yield* wait(tx.handled.claim({ ...K, chainId: 2 }, number(5), token(2), HOUR, 1))
+        return { first, others, elsewhere, expired: yield* wait(tx.handled.expired('a', 10)) }
+      })
+      assert.deepEqual(found, {
+        first: ['new', 'claimed', 'claimed'],
+        others: ['claimed', 'claimed'],
+        elsewhere: 'new',
+        expired: [],
+      })
+    },
+  },
+  {
+    name: 'an expired claim is taken over, and the late one can neither finish nor remove it (P9)',
+    async run({ store }) {
+      const found = await store.transact(function* (tx) {
+        const claim = (by: number, leaseMs: number) => wait(tx.handled.claim(K, number(5), token(by), leaseMs, 1))
+        const claims = [yield* claim(1, 0), yield* claim(2, HOUR)]
+        const late = [yield* wait(tx.handled.finish(K, token(1))), yield* wait(tx.handled.unclaim(K, token(1)))]
+        const still = yield* wait(tx.handled.find(K))
+        const won = [yield* wait(tx.handled.finish(K, token(2))), yield* wait(tx.handled.find(K))]
+        const again = [yield* wait(tx.handled.finish(K, token(2))), yield* claim(3, HOUR)]
+        return { claims, late, still, won, again }
+      })
+      assert.deepEqual(found, {
+        claims: ['new', 'taken-over'],
+        late: [false, false],
+        still: 'claimed',
+        won: [true, 'done'],
+        again: [false, 'done'],
+      })
+    },
+  },
+  {
+    name: 'an expired claim that nobody took over may still finish',
+    async run({ store }) {
+      const found = await store.transact(function* (tx) {
+        yield* wait(tx.handled.claim(K, number(5), token(1), 0, 1))
+        return [yield* wait(tx.handled.finish(K, token(1))), yield* wait(tx.handled.find(K))]
+      })
+      assert.deepEqual(found, [true, 'done'])
+    },
+  },
+  {
+    name: 'a claim that was given back is as if it never was; one that is done stays',
+    async run({ store }) {
+      const found = await store.transact(function* (tx) {
+        yield* wait(tx.handled.claim(K, number(5), token(1), HOUR, 1))
+        const removed = yield* wait(tx.handled.unclaim(K, token(1)))
+        const after = yield* wait(tx.handled.find(K))
+        const next = yield* wait(tx.handled.claim(K, number(5), token(2), HOUR, 1))
+        yield* wait(tx.handled.finish(K, token(2)))
+        return { removed, after, next, done: yield* wait(tx.handled.unclaim(K, token(2))) }
+      })
+      assert.deepEqual(found, { removed: true, after: null, next: 'new', done: false })
+    },
+  },
+  {
+    name: 'a lease runs by the clock, not by the start of the transaction that made it (P9)',
+    async run({ store }) {
+      const expired = await store.transact(function* (tx) {
+        yield* wait(tx.handled.claim(K, number(5), token(1), 2, 1))
+        for (let tries = 0; tries < LOOKS; tries++) {
+          if ((yield* wait(tx.handled.expired('a', 1))).length > 0) return true
+        }
+        return false
+      })
+      assert.equal(expired, true)
+    },
+  },
+  {
+    name: 'the list of expired claims is oldest first, bounded, of one scope, and without what is done or given back',
+    async run({ store }) {
+      const found = await store.transact(function* (tx) {
+        for (let n = 1; n <= 6; n++) {
+          const key = { ...K, chainId: n, key: `k${n}` }
+          // The shorter lease is over first, whatever the order in which they were made.
+          yield* wait(tx.handled.claim(key, number(5), token(n), -1_000 * (7 - n), 1))
+        }
+        yield* wait(tx.handled.claim({ ...K, scope: 'b' }, number(5), token(7), -1, 1))
+        yield* wait(tx.handled.claim(K, number(5), token(8), HOUR, 1))
+        yield* wait(tx.handled.finish({ ...K, chainId: 2, key: 'k2' }, token(2)))
+        yield* wait(tx.handled.unclaim({ ...K, chainId: 4, key: 'k4' }, token(4)))
+        return [yield* wait(tx.handled.expired('a', 10)), yield* wait(tx.handled.expired('a', 2))]
+      })
+      const row = (n: number) => ({ chainId: n, key: `k${n}` })
+      assert.deepEqual(found, [[1, 3, 5, 6].map(row), [1, 3].map(row)])
+    },
+  },
+  {
+    name: 'a claim is not forgotten before it is done, with the higher of both blocks (P7)',
+    async run({ store }) {
+      const found = await store.transact(function* (tx) {
+        const forget = () => wait(tx.handled.deleteThrough('a', 1, number(9), 10))
+        yield* wait(tx.handled.claim(K, number(5), token(1), 0, 1))
+        const whileClaimed = yield* forget()
+        yield* wait(tx.handled.claim(K, number(10), token(2), 0, 1))
+        yield* wait(tx.handled.finish(K, token(2)))
+        const atItsOldBlock = yield* forget()
+        const later = yield* wait(tx.handled.deleteThrough('a', 1, number(10), 10))
+        return [whileClaimed, atItsOldBlock, later]
+      })
+      assert.deepEqual(found, [0, 0, 1])
+    },
+  },
+  {
+    name: 'a claim stands or falls with the transaction that made it, took it over or finished it',
+    async run({ store }) {
+      const failing = (work: (tx: Tx) => Op<unknown>) =>
+        store
+          .transact(function* (tx) {
+            yield* work(tx)
+            throw new Error('rolled back')
+          })
+          .catch(() => {})
+      const find = () => store.read((tx) => wait(tx.handled.find(K)))
+      await failing((tx) => wait(tx.handled.claim(K, number(5), token(1), HOUR, 1)))
+      assert.equal(await find(), null)
+      await store.transact((tx) => wait(tx.handled.claim(K, number(5), token(1), 0, 1)))
+      await failing((tx) => wait(tx.handled.claim(K, number(5), token(2), HOUR, 1)))
+      await failing((tx) => wait(tx.handled.finish(K, token(1))))
+      assert.equal(await find(), 'claimed')
+      assert.equal(await store.transact((tx) => wait(tx.handled.finish(K, token(1)))), true)
     },
   },
 ]
@@ -172,4 +314,4 @@ const managedCases: readonly ContractCase[] = [
   },
 ]
 
-export const partCases: readonly ContractCase[] = [...handledCases, ...auditCases, ...managedCases]
+export const partCases: readonly ContractCase[] = [...handledCases, ...claimCases, ...auditCases, ...managedCases]
