@@ -71,6 +71,8 @@ function inTime(
   result: PromiseLike<unknown>,
   deadline: number,
 ): Promise<unknown> {
+  // A simulated clock says nothing about how long a real server takes: there the time it took is looked at afterwards.
+  if (run.world.simulated) return Promise.resolve(result)
   return run.alarm.race(
     result,
     deadline,

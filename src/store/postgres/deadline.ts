@@ -1,4 +1,5 @@
 import type { TidemarkError } from '../../errors.ts'
+import type { Alarm } from '../../util/alarm.ts'
 import type { World } from '../../util/world.ts'
 
 /** More than this is no deadline; timers count in 31 bits. */
@@ -7,13 +8,14 @@ const LONGEST_MS = 2_000_000_000
 /** The moment after which nothing of the user may run. */
 export class Deadline {
   readonly #world: World
+  readonly #alarm: Alarm
   readonly #at: number
   readonly #onPassed: () => TidemarkError
-  #stop: AbortController | undefined
-  #waiting: Promise<never> | undefined
+  #over = false
 
-  constructor(world: World, at: number, onPassed: () => TidemarkError) {
+  constructor(world: World, alarm: Alarm, at: number, onPassed: () => TidemarkError) {
     this.#world = world
+    this.#alarm = alarm
     this.#at = at
     this.#onPassed = onPassed
   }
@@ -23,30 +25,16 @@ export class Deadline {
   }
 
   /**
-   * The answer, or a rejection at the deadline. One timer serves all statements of a scope. A simulated clock says nothing
-   * about a real server: there only `passed` counts.
+   * The answer, or a rejection at the deadline. A simulated clock says nothing about a real server: there only `passed`
+   * counts.
    */
   orPassed<T>(answer: Promise<T>): Promise<T> {
-    if (this.#world.simulated || this.#at - this.#world.monotonic() > LONGEST_MS) return answer
-    this.#waiting ??= this.#wait()
-    return Promise.race([answer, this.#waiting])
+    if (this.#over || this.#world.simulated || this.#at - this.#world.monotonic() > LONGEST_MS) return answer
+    return this.#alarm.race(answer, this.#at, this.#onPassed)
   }
 
+  /** From here on nothing of the user runs. */
   stop(): void {
-    this.#stop?.abort()
-  }
-
-  #wait(): Promise<never> {
-    const stop = new AbortController()
-    this.#stop = stop
-    const left = Math.max(0, this.#at - this.#world.monotonic())
-    const passed = new Promise<never>((_, reject) => {
-      this.#world.sleep(left, stop.signal).then(() => {
-        if (!stop.signal.aborted) reject(this.#onPassed())
-      })
-    })
-    // The handler may be doing something else meanwhile; its next statement meets the deadline.
-    passed.catch(() => {})
-    return passed
+    this.#over = true
   }
 }

@@ -69,7 +69,7 @@ export class Guard {
     this.#rules = rules
     this.#findings = findings(rules.values)
     this.#shield = new Shield(session, rules.mayWrite)
-    this.#clock = new Deadline(world, rules.deadline, () => this.#timeOut())
+    this.#clock = new Deadline(world, session.alarm, rules.deadline, () => this.#timeOut())
   }
 
   get raw(): PgClientLike {

@@ -1,4 +1,5 @@
 import { TidemarkError } from '../../errors.ts'
+import { Alarm } from '../../util/alarm.ts'
 import type { World } from '../../util/world.ts'
 import {
   listenForStatus,
@@ -23,6 +24,9 @@ const SETTLE_MS = 5_000
  */
 export class Session {
   readonly client: PgPoolClientLike
+  /** Of all scopes of this piece of work; its timer ends with it. */
+  readonly alarm: Alarm
+  readonly #stop = new AbortController()
   readonly #world: World
   #tail: Promise<unknown> = Promise.resolve()
   #waiting = 0
@@ -35,6 +39,7 @@ export class Session {
   constructor(client: PgPoolClientLike, world: World) {
     this.client = client
     this.#world = world
+    this.alarm = new Alarm(world, this.#stop.signal)
     // Without a listener a connection that dies between two statements would end the process.
     client.on('error', this.#onError)
     listenForStatus(client)
@@ -113,6 +118,7 @@ export class Session {
   }
 
   release(): void {
+    this.#stop.abort()
     const destroy = !this.#isClean()
     // A destroyed client still reports its end: the listener stays, and goes with it.
     if (!destroy) this.client.removeListener('error', this.#onError)
