@@ -331,7 +331,7 @@ function promised(): MarkStore<SqliteDatabaseLike, true> {
       },
     })
   return {
-    capabilities: { asyncHandlers: true, shared: false, longestTransactionMs: 0 },
+    capabilities: { asyncHandlers: true, shared: false, refusesForeignCommit: true, longestTransactionMs: 0 },
     transact: () => Promise.reject(new Error('not here')),
     read: () => Promise.reject(new Error('not here')),
     join: (connection) => late(store.join(connection) as MarkTx),

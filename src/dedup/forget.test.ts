@@ -149,7 +149,7 @@ describe('P7: forgetting re-opens nothing', () => {
     moveTo(dedup, 100)
     let commits = 0
     const dying: Embedded = {
-      capabilities: { asyncHandlers: false, shared: false, longestTransactionMs: 0 },
+      capabilities: { asyncHandlers: false, shared: false, refusesForeignCommit: true, longestTransactionMs: 0 },
       read: (body) => store.read(body),
       join: (connection) => store.join(connection),
       transact: (body) => (commits++ === 0 ? store.transact(body) : Promise.reject(new Error('killed'))),
@@ -167,7 +167,7 @@ describe('P7: forgetting re-opens nothing', () => {
       rowsWhileWaiting.push(ms, await marks(), (await manager().getWatcherState()).lowWater ?? -1)
     }
     const patient: Embedded = {
-      capabilities: { asyncHandlers: false, shared: false, longestTransactionMs: 60_000 },
+      capabilities: { asyncHandlers: false, shared: false, refusesForeignCommit: true, longestTransactionMs: 60_000 },
       read: (body) => store.read(body),
       join: (connection) => store.join(connection),
       transact: (body) => store.transact(body),

@@ -23,7 +23,7 @@ export interface BatchOutcome {
 
 /** A memo lives in an undo record, so its size is bounded. */
 const MEMO_LIMIT = 65_536
-/** Events marked in one statement, ahead of their handlers: what is marked and then cut off for time is bounded. */
+/** Events marked in one statement, ahead of their handlers, where that is safe: what is then cut off for time is bounded. */
 const MARK_AT_ONCE = 500
 /** Managed rows buffered before they are written. */
 const FLUSH_AT = 5_000
@@ -152,7 +152,8 @@ function outOfTime(run: Run, batch: Batch, progress: Progress): BlockRef | null 
 /** Marks first, then works: a mark that was there already means that the effects are there too (P2). */
 function* markNext(tx: Tx, run: Run, batch: Batch, progress: Progress): Op<void> {
   if (progress.next < progress.fresh.length) return
-  const some = batch.events.slice(progress.next, progress.next + MARK_AT_ONCE)
+  const ahead = run.store.capabilities.refusesForeignCommit ? MARK_AT_ONCE : 1
+  const some = batch.events.slice(progress.next, progress.next + ahead)
   progress.fresh.push(...(yield* wait(tx.marks.insert(run.id, some.map(markOf)))))
 }
 

@@ -44,6 +44,12 @@ export interface StoreCapabilities {
   /** Whether several processes may run watchers on it at once, each watcher held by one of them. */
   readonly shared: boolean
   /**
+   * Whether the database refuses a COMMIT that user code sends on `raw` while a commit of Tidemark's is open. Only then marks
+   * may be written ahead of their handlers: elsewhere those that such a COMMIT takes along must be exactly those of the
+   * events whose effects it takes along.
+   */
+  readonly refusesForeignCommit: boolean
+  /**
    * How long a transaction that was open before a commit may still run, in milliseconds: forgetting deletes rows only
    * after it (P7). 0 where there is a single writer.
    */

@@ -136,7 +136,12 @@ class ServerStore implements MysqlStore {
 
   constructor(parts: Parts) {
     this.#parts = parts
-    this.capabilities = { asyncHandlers: true, shared: true, longestTransactionMs: parts.limits.transactionMs }
+    this.capabilities = {
+      asyncHandlers: true,
+      shared: true,
+      refusesForeignCommit: false,
+      longestTransactionMs: parts.limits.transactionMs,
+    }
   }
 
   migrate(mode: 'auto' | 'check'): Promise<MigrationReport> {

@@ -54,7 +54,12 @@ class ServerStore implements PostgresStore {
   constructor(place: Place) {
     this.#place = place
     this.schema = place.schema
-    this.capabilities = { asyncHandlers: true, shared: true, longestTransactionMs: place.longestTransactionMs }
+    this.capabilities = {
+      asyncHandlers: true,
+      shared: true,
+      refusesForeignCommit: true,
+      longestTransactionMs: place.longestTransactionMs,
+    }
     this.#leases = new Leases(place, () => this.#open())
   }
 

@@ -55,7 +55,12 @@ class EmbeddedStore implements SqliteStore {
   readonly kind = 'sqlite'
   readonly file: string
   // A single writer: once a commit holds the lock, no older write transaction can be open.
-  readonly capabilities = { asyncHandlers: false, shared: false, longestTransactionMs: 0 } as const
+  readonly capabilities = {
+    asyncHandlers: false,
+    shared: false,
+    refusesForeignCommit: true,
+    longestTransactionMs: 0,
+  } as const
   readonly #place: Place
   readonly #joined = new WeakMap<object, SqliteTx>()
   #opened: Opened | undefined
