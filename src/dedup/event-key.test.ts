@@ -97,7 +97,7 @@ describe('several identical logs of one transaction (C07)', () => {
 
   test('content without `n` is refused, with the way out: a default would lose the second of two equal payouts', () => {
     expect(() => eventKey(1, unnumbered)).toThrow(/EVENT_KEY_INVALID/)
-    expect(() => eventKey(1, unnumbered)).toThrow(/numberIdenticalLogs/)
+    expect(() => eventKey(1, unnumbered)).toThrow(/needs its `n`: pass the logs through `numberIdenticalLogs`/)
     expect(codeOf({ ...unnumbered, n: null })).toBe('EVENT_KEY_INVALID')
     // Neither content nor `n`: the event id tells the two apart by their index.
     expect(key(bare)).not.toBe(key({ ...bare, logIndex: 4 }))

@@ -84,7 +84,7 @@ const claimCases: readonly ContractCase[] = [
         const claim = (by: number, leaseMs: number, now: number) =>
           wait(tx.handled.claim(K, number(5), token(by), leaseMs, now))
         // The clock of the process, the last number, decides nothing.
-        const first = [yield* claim(1, HOUR, 1), yield* claim(2, HOUR, 2 ** 45), yield* claim(1, HOUR, 1)]
+        const first = [yield* claim(1, HOUR, 1), yield* claim(2, HOUR, 2 ** 45), yield* claim(3, HOUR, 1)]
         const others = [yield* wait(tx.handled.insert(K, number(5), 1)), yield* wait(tx.handled.find(K))]
         const elsewhere = yield* wait(tx.handled.claim({ ...K, chainId: 2 }, number(5), token(2), HOUR, 1))
         return { first, others, elsewhere, expired: yield* wait(tx.handled.expired('a', 10)) }
