@@ -65,7 +65,7 @@ const RAISE_LOW_WATER = `
   INSERT INTO {low_waters} (scope, chain_id, low_water) VALUES (?, ?, ?)
   ON DUPLICATE KEY UPDATE low_water = GREATEST(low_water, VALUES(low_water))`
 const DELETE_THROUGH = `
-  DELETE FROM {handled_events} WHERE scope = ? AND chain_id = ? AND block_number <= ?
+  DELETE FROM {handled_events} WHERE scope = ? AND chain_id = ? AND block_number <= ? AND claim_token IS NULL
   ORDER BY block_number LIMIT ?`
 
 function keyOf({ scope, chainId, key }: HandledKey): [Uint8Array, number, Uint8Array] {

@@ -72,7 +72,7 @@ const DELETE_THROUGH = `
   DELETE FROM tidemark.handled_events WHERE (scope, chain_id, key) IN (
     SELECT scope, chain_id, key FROM tidemark.handled_events
     WHERE scope = $1::text AND chain_id = $2::bigint AND block_number <= $3::bigint
-      AND (claimed_until IS NULL OR claimed_until <= clock_timestamp())
+      AND claim_token IS NULL
     ORDER BY block_number LIMIT $4::bigint)`
 
 /** A row may be deleted between the insert that met it and the look at it: tries before that is called a bug. */
