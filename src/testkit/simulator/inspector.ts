@@ -175,7 +175,7 @@ export class Inspector {
   }
 
   /** What a person does with a database shell. */
-  moveCursor(watcher: WatcherState, block: number, hash: string): void {
+  moveCursor(watcher: Pick<WatcherState, 'id'>, block: number, hash: string): void {
     const update = this.#one('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ? WHERE id = ?')
     update.run(
       block,

@@ -55,6 +55,11 @@ export class SimChain {
     return { depth: this.#options.finalDepth }
   }
 
+  /** The highest head that was ever shown. */
+  get highest(): number {
+    return this.#highest
+  }
+
   /** Whether some block with `confirmations` (1: the head itself) was replaced. */
   replacedConfirmed(confirmations: number): boolean {
     return this.#deepest >= confirmations
@@ -133,6 +138,14 @@ export class SimChain {
     this.#abandoned.pop()
     this.#left(old, base)
     return `branch ${branch} is back above ${base}, head ${this.#head()}`
+  }
+
+  /** Another block of the same height, on another branch; null: there is none. */
+  siblingOf(hash: Hex): FakeBlock | null {
+    const block = this.chain.blockByHash(hash)
+    if (!block) return null
+    const others = this.chain.branches.map((branch) => this.chain.view({ branch }).blockByNumber(block.number))
+    return others.find((other) => other !== null && other.hash !== hash) ?? null
   }
 
   /** The newest block of `block`'s line that is canonical. */

@@ -37,7 +37,7 @@ function what(action: PlannedAction): string {
     case 'pause':
       return `the operator pauses watcher ${action.watcher}`
     case 'moveCursor':
-      return `the operator moves the cursor of watcher ${action.watcher} back by ${action.back}`
+      return `the operator moves the cursor of watcher ${action.watcher} back by ${action.back}${action.below ? ', below the low-water mark' : ''}`
     case 'violate':
       return 'final blocks are replaced'
   }
