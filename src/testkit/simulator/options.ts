@@ -90,6 +90,7 @@ const ALWAYS: Partial<Record<ActionKind, readonly [number, number]>> = { mine: [
 
 const SOMETIMES: readonly ActionKind[] = [
   'reorg',
+  'reorgDuring',
   'winBack',
   'finality',
   'faults',
@@ -211,8 +212,8 @@ function drawLimits(random: Random) {
  * its hash, too, as `emptyFresh` does, is beyond what a bloom can find.
  */
 function drawSlips(random: Random, bloom: SwarmOptions['bloom'], faults: FaultSettings | undefined) {
-  const share = (chance: number) => (random.chance(chance) ? Math.round(100 * spread(random, 0.05, 0.6)) / 100 : 0)
-  const mixes = share(0.3)
+  const share = (chance: number) => (random.chance(chance) ? Math.round(100 * spread(random, 0.05, 0.8)) / 100 : 0)
+  const mixes = share(0.4)
   const gaps = share(0.3)
   const nulls = share(0.3)
   return { mixes, nulls, gaps: bloom === 'true' && faults?.emptyFresh === undefined ? gaps : 0 }

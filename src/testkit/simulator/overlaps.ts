@@ -13,6 +13,7 @@ export interface OverlapGround {
   readonly inspector: () => Inspector
   /** Goes on with what a loss of power has left, when there was one. */
   readonly powerCut: () => void
+  readonly fork: (action: Of<'reorgDuring'>) => string
 }
 
 /** What happens to a process that is held up at one of its requests: another one comes, or a person. */
@@ -41,6 +42,14 @@ export class Overlaps {
     const run = process.run(5_000)
     if (await Promise.race([arrived, run.then(() => false)])) return work(run)
     return `${await this.#go(process, run)}; it was not held up`
+  }
+
+  async reorgDuring(action: Of<'reorgDuring'>): Promise<string> {
+    const process = this.#ground.processes[action.process] as SimProcess
+    return this.#held(process, action.atRequest, async (run) => {
+      const said = this.#ground.fork(action)
+      return `${said}; ${await this.#go(process, run)}`
+    })
   }
 
   /** A run that was held up while its watcher was paused changes nothing of it any more. */

@@ -108,6 +108,16 @@ export type Action =
       readonly atRequest: number
       readonly steals: boolean
     }
+  /** A process is held up at its n-th request while blocks are replaced: what it has read and what it reads next do not fit (C31). */
+  | {
+      readonly kind: 'reorgDuring'
+      readonly process: number
+      readonly atRequest: number
+      readonly depth: number
+      readonly reinclude: Reinclude
+      readonly extraBlocks: number
+      readonly fresh: BlockPlan
+    }
   /** A process is held up at its n-th request while the operator pauses a watcher. */
   | { readonly kind: 'pauseDuring'; readonly process: number; readonly watcher: number; readonly atRequest: number }
   | { readonly kind: 'arm'; readonly process: number; readonly mishap: Mishap; readonly at: number }
@@ -194,17 +204,26 @@ function drawOverlap(random: Random, processes: number): Action {
 
 type Draw = (random: Random, options: SwarmOptions) => Action
 
+function drawReorg(random: Random, { reorgDepth, density }: SwarmOptions) {
+  return {
+    depth: random.int(1, reorgDepth),
+    reinclude: random.pick(REINCLUDES),
+    extraBlocks: random.pick([-1, 0, 1, 1, 1, 2]),
+    fresh: drawBlock(random, density / 2),
+  }
+}
+
 const DRAW: Readonly<Record<ActionKind, Draw>> = {
   mine: (random, { density }) => ({
     kind: 'mine',
     blocks: drawBlocks(random, random.pick([1, 1, 1, 2, 3, 6]), density),
   }),
-  reorg: (random, { reorgDepth, density }) => ({
-    kind: 'reorg',
-    depth: random.int(1, reorgDepth),
-    reinclude: random.pick(REINCLUDES),
-    extraBlocks: random.pick([-1, 0, 1, 1, 1, 2]),
-    fresh: drawBlock(random, density / 2),
+  reorg: (random, options) => ({ kind: 'reorg', ...drawReorg(random, options) }),
+  reorgDuring: (random, options) => ({
+    kind: 'reorgDuring',
+    process: random.int(0, options.processes - 1),
+    atRequest: random.int(1, 8),
+    ...drawReorg(random, options),
   }),
   winBack: (random, { density }) => ({
     kind: 'winBack',

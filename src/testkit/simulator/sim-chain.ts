@@ -25,7 +25,7 @@ function transactionHash(...place: readonly number[]): Hex {
   return `0x7478${digits}${'0'.repeat(60 - digits.length)}`
 }
 
-type ReorgAction = Extract<Action, { kind: 'reorg' }>
+type ReorgAction = Extract<Action, { kind: 'reorg' | 'reorgDuring' }>
 type FinalityAction = Extract<Action, { kind: 'finality' }>
 
 /**

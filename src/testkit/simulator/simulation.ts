@@ -23,6 +23,8 @@ import { wordsOf } from './words.ts'
 
 type Of<K extends Action['kind']> = Extract<Action, { kind: K }> & PlannedAction
 
+type Fork = Of<'reorg'> | Of<'reorgDuring'> | Of<'winBack'> | Of<'violate'>
+
 /** Rounds that the watchers get to settle once every fault has ended. */
 const LAST_ROUNDS = 60
 /** Longer than the longest wait after a failure. */
@@ -106,6 +108,7 @@ export class Simulation {
       operator: this.#operator,
       inspector: () => this.#inspector,
       powerCut: () => this.#powerCut(),
+      fork: (action) => this.#fork(action),
     })
   }
 
@@ -195,6 +198,8 @@ export class Simulation {
         return this.#processes[action.process]?.run(action.budgetMs)
       case 'overlap':
         return this.#overlaps.overlap(action)
+      case 'reorgDuring':
+        return this.#overlaps.reorgDuring(action)
       case 'pauseDuring':
         return this.#overlaps.pauseDuring(action, this.#kind(action.watcher))
       default:
@@ -203,10 +208,10 @@ export class Simulation {
   }
 
   /** What a person corrects by hand is right for one chain only: it stands still until Tidemark has followed. */
-  #fork(action: Of<'reorg'> | Of<'winBack'> | Of<'violate'>): string {
+  #fork(action: Fork): string {
     if (this.#guardian.correcting) return 'not now: effects were corrected by hand'
-    if (action.kind === 'reorg') return this.chain.reorg(action)
-    return action.kind === 'winBack' ? this.chain.winBack(action) : this.chain.violate(action)
+    if (action.kind === 'winBack') return this.chain.winBack(action)
+    return action.kind === 'violate' ? this.chain.violate(action) : this.chain.reorg(action)
   }
 
   async #disturb(action: PlannedAction): Promise<string | undefined> {

@@ -24,6 +24,8 @@ function what(action: PlannedAction): string {
       return `process ${action.process} runs for ${action.budgetMs} ms`
     case 'overlap':
       return `process ${action.first} is held up at request ${action.atRequest}${action.steals ? ' and loses its lock' : ''}, process ${action.second} runs`
+    case 'reorgDuring':
+      return `process ${action.process} is held up at request ${action.atRequest} during a reorg ${action.depth} deep, ${action.reinclude}, ${action.extraBlocks} blocks longer`
     case 'pauseDuring':
       return `process ${action.process} is held up at request ${action.atRequest}, the operator pauses watcher ${action.watcher}`
     case 'arm':
