@@ -36,6 +36,10 @@ export class Guardian {
   /** Where the cursors stood that a person moved back. */
   readonly #moved = new Map<string, number>()
   readonly #tampered = new Set<string>()
+  /** The nonce of the last commit for each watcher. */
+  readonly #nonces = new Map<string, string>()
+  /** Commits were glanced at, and not all of it was looked at since. */
+  #pending = false
   /** Each watcher as it was before its epoch was raised last. */
   readonly #left = new Map<string, WatcherState>()
   readonly #misplaced = new Map<string, Misplaced>()
@@ -102,8 +106,21 @@ export class Guardian {
   look(inspector: Inspector): void {
     const seen = this.#probe.take()
     if (seen) fail(seen.kind, seen.words)
-    if (!inspector.changed()) return
+    if (!this.#pending && !inspector.changed()) return
+    this.#pending = false
     for (const watcher of inspector.watchers()) this.#check(inspector, watcher)
+  }
+
+  /** As `look`, right after a commit: at the watchers that it was for. What it did to others is seen after the action. */
+  glance(inspector: Inspector): void {
+    if (!inspector.changed()) return
+    this.#pending = true
+    for (const watcher of inspector.watchers()) {
+      const nonce = inspector.nonceOf(watcher)
+      if (this.#nonces.get(watcher.kind) === nonce) continue
+      this.#nonces.set(watcher.kind, nonce)
+      this.#check(inspector, watcher)
+    }
   }
 
   #check(inspector: Inspector, now: WatcherState): void {

@@ -150,6 +150,11 @@ export class Inspector {
     return row as { cursor: number | null; settled: number | null } | undefined
   }
 
+  /** What the last commit of a watcher wrote first: another one each time. */
+  nonceOf({ id }: WatcherState): string {
+    return String(this.#one('SELECT lower(hex(nonce)) AS nonce FROM tidemark_watchers WHERE id = ?').get(id)?.nonce)
+  }
+
   watchers(): WatcherState[] {
     return this.#isReady ? this.#all<RawWatcher>(WATCHERS).map(stateOf) : []
   }

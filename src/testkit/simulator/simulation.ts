@@ -129,7 +129,7 @@ export class Simulation {
     if (this.#broken !== null) return
     try {
       this.probe.committed()
-      this.#guardian.look(this.#inspector)
+      this.#guardian.glance(this.#inspector)
     } catch (error) {
       this.#broken = error
     }
