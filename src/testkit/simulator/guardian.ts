@@ -65,7 +65,8 @@ export class Guardian {
   /** The line that a watcher had applied before it went back last; null: that was not seen. */
   gaveUp(watcher: string): { readonly cursor: number; readonly hashes: ReadonlySet<string> } | null {
     const kind = watcher.slice(0, watcher.indexOf('/'))
-    const left = this.#left.get(kind)
+    // Of a cursor that was moved back by hand Tidemark knows what is above it, and not how far it had come.
+    const left = this.#tampered.has(kind) ? undefined : this.#left.get(kind)
     const line = left && this.#chain.lineTo(left.cursorHash)
     return line ? { cursor: line.length - 1, hashes: new Set(line.map(({ hash }) => hash)) } : null
   }

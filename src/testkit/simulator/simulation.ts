@@ -145,8 +145,7 @@ export class Simulation {
   /** Nothing is given up before its replacement is on hand: some block of another line, at a height that was given up. */
   #reorged(watcher: string, to: number | null, blocks: ReadonlySet<string>): void {
     const left = this.#guardian.gaveUp(watcher)
-    // A cursor that was moved back by hand may stand below the ancestor.
-    if (!left || (to ?? -1) >= left.cursor) return
+    if (!left) return
     const replaces = (hash: string) => {
       const number = this.chain.chain.blockByHash(hash as Hex)?.number ?? -1
       return number > (to ?? -1) && number <= left.cursor && !left.hashes.has(hash)
