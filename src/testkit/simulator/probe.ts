@@ -47,7 +47,8 @@ interface Fault {
 /** Stands inside the user's functions: lets them misbehave as planned, and notes what must never be seen from there. */
 export class Probe {
   calls = 0
-  misbehaved = 0
+  /** Calls that went wrong on purpose, by stage and misbehaviour. */
+  readonly misbehaved: Record<string, number> = {}
   readonly #clock: TestWorld
   readonly #handlerMs: number
   #faults: Fault[] = []
@@ -115,12 +116,17 @@ export class Probe {
     this.#kept.set(watcher, db)
     const planned = this.#next(watcher, stage)
     if (!planned) return work()
-    this.misbehaved += 1
     // Before the first call there is no handle that could have been kept.
     const does = planned === 'stale' && !kept ? 'throw' : planned
+    this.#count(stage, does)
     const codes = this.#provoked.get(watcher) ?? new Set()
     this.#provoked.set(watcher, codes.add(codeOf(stage, does)))
     return misbehave(does, { db, kept, clock: this.#clock, work, wrong: () => this.#goesWrong(watcher, stage, does) })
+  }
+
+  #count(stage: Stage, does: Misbehaviour): void {
+    const name = `${stage} ${does}`
+    this.misbehaved[name] = (this.misbehaved[name] ?? 0) + 1
   }
 
   #goesWrong(watcher: string, stage: Stage, does: Misbehaviour): void {
@@ -131,7 +137,7 @@ export class Probe {
   async prepare(watcher: string): Promise<void> {
     const does = this.#next(watcher, 'prepare')
     if (!does) return
-    this.misbehaved += 1
+    this.#count('prepare', does)
     if (does === 'hang') await this.#clock.sleep(HANG_MS)
     else throw new Error('a fault of prepare')
   }

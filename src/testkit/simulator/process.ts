@@ -77,8 +77,13 @@ export interface Ground {
 export interface Tally {
   events: number
   crashes: number
-  /** Failures of the disk that a process lived through. */
-  diskFaults: number
+  /** Mishaps that struck, by name. */
+  readonly mishaps: Record<string, number>
+}
+
+/** Whether a process ends by it; it lives through the others. */
+export function isCrash(mishap: string): boolean {
+  return mishap.startsWith('die') || mishap.startsWith('power')
 }
 
 /** One instance of Tidemark, from its start to its end; after a crash the next incarnation takes its place. */
@@ -112,8 +117,8 @@ export class SimProcess {
       committed,
       struck: (mishap, sql) => {
         this.#struck += 1
-        if (mishap.startsWith('die') || mishap.startsWith('power')) tally.crashes += 1
-        else tally.diskFaults += 1
+        tally.mishaps[mishap] = (tally.mishaps[mishap] ?? 0) + 1
+        if (isCrash(mishap)) tally.crashes += 1
         log(
           `   process ${this.index}: ${mishap} at statement ${this.driver.statements}, ${sql.trim().slice(0, 40).replace(/\s+/g, ' ')}`,
         )

@@ -14,7 +14,7 @@ import type { SwarmOptions } from './options.ts'
 import { Overlaps } from './overlaps.ts'
 import { type Action, drawBlocks, type PlannedAction } from './plan.ts'
 import { Probe } from './probe.ts'
-import { type Ground, SimProcess, type Tally } from './process.ts'
+import { type Ground, isCrash, SimProcess, type Tally } from './process.ts'
 import { SimChain } from './sim-chain.ts'
 import { Slips } from './slips.ts'
 import type { Trace } from './trace.ts'
@@ -51,7 +51,7 @@ export class Simulation {
   readonly liar: Liar
   readonly slips: Slips
   readonly providers: readonly FakeRpc[]
-  readonly tally: Tally = { events: 0, crashes: 0, diskFaults: 0 }
+  readonly tally: Tally = { events: 0, crashes: 0, mishaps: {} }
   readonly #options: SwarmOptions
   readonly #trace: Trace
   readonly #disk: Disk
@@ -158,12 +158,18 @@ export class Simulation {
     return this.chain.reorgs
   }
 
+  /** What went wrong on purpose, by name: faults of providers, mishaps, misbehaviour of functions, lies and slips. */
+  get acted(): Readonly<Record<string, number>> {
+    const { mixes, nulls, gaps } = this.slips.made
+    const lists = [...this.providers.map((rpc) => rpc.log.faults), this.tally.mishaps, this.probe.misbehaved]
+    const acted: Record<string, number> = { lies: this.liar.told, mixes, nulls, gaps }
+    for (const [name, count] of lists.flatMap((list) => Object.entries(list))) acted[name] = (acted[name] ?? 0) + count
+    return Object.fromEntries(Object.entries(acted).filter(([, count]) => count > 0))
+  }
+
   /** Everything that went wrong on purpose and was not a crash. */
   get faults(): number {
-    const provided = this.providers
-      .flatMap((rpc) => Object.values(rpc.log.faults))
-      .reduce((sum, count) => sum + count, 0)
-    return provided + this.tally.diskFaults + this.probe.misbehaved + this.liar.told + this.slips.made
+    return Object.entries(this.acted).reduce((sum, [name, count]) => (isCrash(name) ? sum : sum + count), 0)
   }
 
   close(): void {

@@ -25,7 +25,7 @@ const NO_LISTS: readonly Json[] = [null, null, {}, 'null', 0]
 
 /** Slips of a node that the evidence of the same reading must find. Each is made once: the next answer is honest. */
 export class Slips {
-  made = 0
+  readonly made = { mixes: 0, nulls: 0, gaps: 0 }
   readonly #options: SlipOptions
   readonly #asked = new Set<string>()
   #stopped = false
@@ -51,7 +51,7 @@ export class Slips {
   }
 
   #noList(key: string): Json {
-    this.made += 1
+    this.made.nulls += 1
     return this.#options.random.fork(key).fork('answer').pick(NO_LISTS)
   }
 
@@ -62,14 +62,14 @@ export class Slips {
     const search = { blockHash: sibling.hash, ...(address ? { address } : {}), ...(topics ? { topics } : {}) }
     const own = this.#options.random.fork(blockHash).fork('logs')
     const others = chain.chain.logs(search).filter(() => own.chance(0.6))
-    if (others.length > 0) this.made += 1
+    if (others.length > 0) this.made.mixes += 1
     return [...logs, ...others.map((log) => logToJson(log))]
   }
 
   #indexed(logs: Logs): Logs {
     const hidden = new Set<unknown>()
     for (const { blockHash } of logs) if (this.#slips(`range ${blockHash}`, this.#options.gaps)) hidden.add(blockHash)
-    this.made += hidden.size
+    this.made.gaps += hidden.size
     return logs.filter(({ blockHash }) => !hidden.has(blockHash))
   }
 
