@@ -1,8 +1,9 @@
+import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inCopy } from './database.ts'
 import type { Member, Place } from './member.ts'
 import { LEASE_MS, type Stage, started, WATCHERS } from './stage.ts'
-import { readDuties, readHistory } from './writers.ts'
+import { type Out, readDuties, readHistory } from './writers.ts'
 
 /**
  * - `kill`: SIGKILL at any moment; `freeze`: SIGSTOP at any moment
@@ -29,6 +30,13 @@ export interface Takeover {
   readonly from: string
   readonly to: string
   readonly ms: number
+  /** By how much this machine kept a timer waiting meanwhile: what it does to the test, it does to the processes. */
+  readonly lateMs: number
+}
+
+/** A takeover takes a few turns of a process, each as late as the machine is; on a quiet one that is some milliseconds. */
+export function tooLate({ act, ms, lateMs }: Takeover): boolean {
+  return ms >= LIMIT_MS[act] + 3 * lateMs
 }
 
 /** Which watcher's work each place is in. */
@@ -48,6 +56,7 @@ export class Play {
   readonly takeovers: Takeover[] = []
   /** Refusals told by processes that woke up in a transaction, or right before one. */
   lateWriters = 0
+  readonly outs: Out[] = []
   private readonly stage: Stage
   /** Those that are out: brought back later. */
   private readonly out: (() => Promise<void>)[] = []
@@ -67,15 +76,31 @@ export class Play {
     for (const back of this.out.splice(0)) await back()
   }
 
+  /** The end: each hands over to those that are left. */
+  async stopAll(): Promise<void> {
+    for (const member of this.stage.members) {
+      this.outs.push({ who: member.who, from: Date.now(), to: Number.POSITIVE_INFINITY })
+      await member.stop()
+    }
+  }
+
   private async act(act: Act): Promise<void> {
     const { stage } = this
     const place = isPlace(act) ? stage.random.pick(PLACES[act]) : null
     const victim = await this.holderOf(place ? `${place}/node` : stage.random.pick(WATCHERS))
     await sleep(stage.random.int(0, 300))
+    const lag = monitorEventLoopDelay({ resolution: 5 })
+    lag.enable()
     const since = await putOut(act, place, victim)
+    const out: Out = { who: victim.who, from: since, to: Number.POSITIVE_INFINITY }
+    this.outs.push(out)
     if (act === 'copy' && (await inCopy(stage.database)) === 0) throw new Error('it does not stand inside a COPY')
-    await this.measure(act, victim, since)
-    this.out.push(() => this.bringBack(act, victim))
+    await this.measure(act, victim, since, lag)
+    lag.disable()
+    this.out.push(async () => {
+      await this.bringBack(act, victim)
+      out.to = Date.now()
+    })
   }
 
   /** The process that has the watcher now and works. */
@@ -87,13 +112,14 @@ export class Play {
   }
 
   /** Waits until all that the victim had is held by others. */
-  private async measure(act: Act, victim: Member, since: number): Promise<void> {
+  private async measure(act: Act, victim: Member, since: number, lag: IntervalHistogram): Promise<void> {
     const { duties } = readDuties(await readHistory(this.stage.database))
     for (const watcher of WATCHERS) {
       const held = duties.findLast((duty) => duty.watcher === watcher && duty.takenAt <= since)
       if (held?.who !== victim.who) continue
       const next = await this.stage.taken(watcher, held.takenId)
-      this.takeovers.push({ act, watcher, from: victim.who, to: next.who, ms: next.takenAt - since })
+      const ms = next.takenAt - since
+      this.takeovers.push({ act, watcher, from: victim.who, to: next.who, ms, lateMs: lag.max / 1e6 })
     }
   }
 

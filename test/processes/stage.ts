@@ -1,14 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Random } from '../../src/testkit/index.ts'
-import {
-  type Database,
-  type Kind,
-  mysqlDatabase,
-  NAMES,
-  postgresDatabase,
-  type Row,
-  rememberRows,
-} from './database.ts'
+import { type Database, type Kind, mysqlDatabase, NAMES, postgresDatabase, type Row, rememberRows } from './database.ts'
 import { CHAIN_ID, FINALITY, LiveChain, TOKEN } from './live-chain.ts'
 import { Member, type WorkerSettings } from './member.ts'
 import { differences, expectedTables, readTables } from './oracle.ts'

@@ -12,7 +12,7 @@ const { watch, rows, openStore, copyHalf, sql, amount } = await dialects[kind](s
 /** Where to freeze: `prepare`, `handle` or `copy`; once, then nowhere. */
 let freezeAt = null
 const tell = (type, event) => {
-  if (process.connected) process.send({ type, event })
+  if (process.connected) process.send({ type, event: { ...event, ms: Date.now() } })
 }
 
 /** The process stands still in the middle of this call, until SIGCONT. */
@@ -84,7 +84,12 @@ const shown = watch({
   async handle({ event, tables }) {
     const { blockHash, transactionHash, logIndex } = event
     const value = String(event.args.value)
-    tables.shown.insert({ block_hash: blockHash, transaction_hash: transactionHash, log_index: logIndex, amount: value })
+    tables.shown.insert({
+      block_hash: blockHash,
+      transaction_hash: transactionHash,
+      log_index: logIndex,
+      amount: value,
+    })
     freeze('handle', 'shown')
     return value
   },
@@ -124,7 +129,7 @@ store.transact = async (body) => {
   try {
     return await transact.call(store, body)
   } catch (error) {
-    tell('refused', { code: error.code ?? error.name })
+    tell('refused', { code: (error.error ?? error).code ?? error.name })
     throw error
   }
 }

@@ -92,3 +92,20 @@ export function brokenRevisions(history: readonly Line[]): string[] {
       return before === undefined || revision === before + 1 ? [] : [`${watcher}: ${before} then ${revision}`]
     })
 }
+
+/** A time during which a process did not work: killed, stopped or frozen, until it was brought back. */
+export interface Out {
+  readonly who: string
+  readonly from: number
+  to: number
+}
+
+/** Times on duty that began although the holder before had worked all the while: two leases at once. */
+export function stolen(duties: readonly Duty[], outs: readonly Out[]): string[] {
+  return duties.flatMap((duty, i) => {
+    const before = duties.slice(0, i).findLast(({ watcher }) => watcher === duty.watcher)
+    if (!before || before.who === 'test') return []
+    const wasOut = outs.some(({ who, from, to }) => who === before.who && from <= duty.takenAt && to >= before.takenAt)
+    return wasOut ? [] : [`${duty.watcher}: taken by ${duty.who} from ${before.who}, which was at work`]
+  })
+}
