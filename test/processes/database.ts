@@ -86,7 +86,8 @@ const MYSQL_HISTORY = (prefix: string) => `
     IF NEW.revision <> OLD.revision THEN
       INSERT INTO history (at_ms, kind, watcher, who, block, token, revision, state)
       VALUES (ROUND(UNIX_TIMESTAMP(SYSDATE(3)) * 1000), 'row', CONVERT(NEW.name USING utf8mb4),
-        REPLACE(SUBSTRING_INDEX(USER(), '@', 1), '${prefix}', ''), NEW.cursor_block, LOWER(HEX(NEW.token)), NEW.revision,
+        IF(LEFT(USER(), ${prefix.length}) = '${prefix}', SUBSTRING(SUBSTRING_INDEX(USER(), '@', 1), ${prefix.length + 1}), 'test'),
+        NEW.cursor_block, LOWER(HEX(NEW.token)), NEW.revision,
         NEW.state);
     END IF`
 

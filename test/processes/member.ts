@@ -23,6 +23,7 @@ export interface WorkerSettings {
   readonly config?: Readonly<Record<string, unknown>>
 }
 
+/** Where a process can freeze itself in its own work. */
 export type Place = 'prepare' | 'handle' | 'copy' | 'final'
 
 interface Heard {

@@ -105,6 +105,12 @@ export class Stage {
     })
   }
 
+  /** The newest line of the history, to wait for what comes after it. */
+  async lastLine(): Promise<number> {
+    const [row] = await this.database.query('SELECT coalesce(max(id), 0) AS last FROM history')
+    return Number(row?.['last'])
+  }
+
   /** The chain stands still and everything on it becomes final: waits until all of it is applied and settled. */
   async settled(watchers: readonly string[] = WATCHERS): Promise<void> {
     this.live.rest()
