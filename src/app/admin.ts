@@ -1,8 +1,10 @@
 import { TidemarkError } from '../errors.ts'
 import { REORG_ACCEPTED, type Store, type Tx, type WatcherRow } from '../store/store.ts'
+import { bytesToHex } from '../util/bytes.ts'
 import { type Op, wait } from '../util/op.ts'
 import type { World } from '../util/world.ts'
 import { checkWholeName, unknownWatcher } from './names.ts'
+import { markRestored } from './seen.ts'
 import type { Admin, By } from './types.ts'
 
 function* lockByName(tx: Tx, name: string): Op<WatcherRow> {
@@ -51,6 +53,7 @@ export function createAdmin(store: Store, world: World): Admin {
             tx.cursors.change(id, { token, updatedAt: now, ...(halted ? { state: 'running', reason: null } : {}) }),
           )
         }
+        yield* markRestored(tx, bytesToHex(world.randomBytes(8)))
         yield* wait(tx.audit.add({ at: now, actor: by.actor, action: 'restored', watcher: '*', reason: by.reason }))
       }),
     rename: (from, to, by) =>

@@ -3,6 +3,8 @@ import type { Store } from '../store/store.ts'
 import { wait } from '../util/op.ts'
 
 const KEY = 'environment'
+/** Written first by whoever names the database, so that two that come at once do it one after the other. */
+const CLAIM = 'environment_claim'
 
 /**
  * The first process that says its environment names the database; later ones must say the same, or nothing.
@@ -19,6 +21,7 @@ export async function checkEnvironment(store: Store, environment: string): Promi
 
 function claim(store: Store, environment: string): Promise<string> {
   return store.transact(function* (tx) {
+    yield* wait(tx.meta.set(CLAIM, environment))
     const known = yield* wait(tx.meta.get(KEY))
     if (known === null) yield* wait(tx.meta.set(KEY, environment))
     return known ?? environment

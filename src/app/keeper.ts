@@ -6,7 +6,7 @@ import { follow } from './loops.ts'
 import type { Emit, WatcherRunner } from './runner.ts'
 
 /** How often a process asks for a watcher that another one holds: one that died on the same host is replaced within 1 s. */
-const STANDBY_MS = 500
+const STANDBY_MS = 250
 
 export interface KeeperParts {
   readonly watcher: CompiledWatcher

@@ -3,10 +3,16 @@ import { TidemarkError } from '../errors.ts'
 import { haltReason } from '../handle/failure.ts'
 import { filterChanges } from '../handle/filter-change.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
-import type { CursorChange, NewWatcher, Store, WatcherRow } from '../store/store.ts'
+import type { CursorChange, HaltReason, NewWatcher, Store, WatcherRow } from '../store/store.ts'
 import { invariant } from '../util/invariant.ts'
 import { wait } from '../util/op.ts'
 import type { Seen } from './seen.ts'
+
+/** Written into a row that is older than what this process has seen of it. */
+interface Halt {
+  readonly state: 'halted'
+  readonly reason: HaltReason
+}
 
 /** What a start brings to the rows of its watchers. */
 export interface Registration {
@@ -90,10 +96,8 @@ function settledUnder(row: WatcherRow, watcher: CompiledWatcher): { settled?: Bl
 }
 
 /** What the taker of a watcher writes into its row. */
-function takeOverChange(watcher: CompiledWatcher, row: WatcherRow, { token, now, seen }: TakeOver): CursorChange {
-  const older = seen.look(row)
-  const halt = older ? ({ state: 'halted', reason: haltReason(older, now) } as const) : {}
-  const taken = { token, updatedAt: now, ...halt }
+function takeOverChange(watcher: CompiledWatcher, row: WatcherRow, taker: TakeOver, halt: Halt | null): CursorChange {
+  const taken = { token: taker.token, updatedAt: taker.now, ...(halt ?? {}) }
   const { fingerprint } = watcher
   return row.fingerprint === fingerprint ? taken : { ...taken, fingerprint, ...settledUnder(row, watcher) }
 }
@@ -111,13 +115,19 @@ export async function checkWatchers(
   for (const watcher of watchers) checkedRow(watcher, rows, registration)
 }
 
+/** A watcher's row as it was taken over, and why it was halted in the same commit, if it was. */
+export interface Taken {
+  readonly row: WatcherRow
+  readonly halted: HaltReason | null
+}
+
 /**
  * Finds or makes the row of a watcher and its managed tables, and writes the lease's token into the row, in one transaction
  * that waits for a commit which the former holder has under way.
  * @throws {TidemarkError} as `checkWatchers`: nothing was changed
  */
-export async function takeOver(store: Store, watcher: CompiledWatcher, taker: TakeOver): Promise<WatcherRow> {
-  return store.transact(function* (tx) {
+export async function takeOver(store: Store, watcher: CompiledWatcher, taker: TakeOver): Promise<Taken> {
+  const taken = await store.transact(function* (tx) {
     const found = checkedRow(watcher, yield* wait(tx.cursors.list()), taker)
     const made = found ?? (yield* wait(tx.cursors.create(newRow(watcher, taker.head), taker.now)))
     const row = yield* wait(tx.cursors.lock(made.id))
@@ -126,7 +136,12 @@ export async function takeOver(store: Store, watcher: CompiledWatcher, taker: Ta
     for (const { table, columns } of Object.values(watcher.tables)) {
       yield* wait(tx.managed.ensureTable({ table, columns }))
     }
-    yield* wait(tx.cursors.change(row.id, takeOverChange(watcher, row, taker)))
-    return row
+    const older = yield* taker.seen.begin(tx, row)
+    const halted = older ? haltReason(older, taker.now) : null
+    const halt = halted && ({ state: 'halted', reason: halted } as const)
+    yield* wait(tx.cursors.change(row.id, takeOverChange(watcher, row, taker, halt)))
+    return { row, halted }
   })
+  if (taken.halted) taker.seen.accept(taken.row)
+  return taken
 }

@@ -116,10 +116,14 @@ export class WatcherRunner {
   }
 
   private async readRow(): Promise<WatcherRow> {
-    const row = await this.run.store.read((tx) => wait(tx.cursors.find(this.name)))
-    if (!row) throw new TidemarkError('FENCED', 'The watcher has no row any more', { values: { watcher: this.name } })
+    const { seen } = this.options
+    const { name } = this
+    const { row, older } = await this.run.store.read(function* (tx) {
+      const found = yield* wait(tx.cursors.find(name))
+      return { row: found, older: found ? yield* seen.look(tx, found) : null }
+    })
+    if (!row) throw new TidemarkError('FENCED', 'The watcher has no row any more', { values: { watcher: name } })
     this.row = row
-    const older = this.options.seen.look(row)
     if (older) throw older
     return row
   }
@@ -290,6 +294,7 @@ export class WatcherRunner {
           : new TidemarkError('STORE_FAILED', 'A halt could not be written', { cause }),
       )
     }
+    if (error.code === 'STORE_WENT_BACK' && this.row) this.options.seen.accept(this.row)
     this.failing = null
     this.options.emit('halted', { watcher: this.name, reason })
     this.options.onError(this.name, error)

@@ -60,6 +60,7 @@ class Engine implements Tidemark {
   private readonly emitter: Emitter
   private readonly watchers: readonly CompiledWatcher[]
   private readonly chains: ReadonlyMap<string, EvmSource>
+  private readonly seen = new Map<string, Seen>()
   private session: Session | null = null
   private loops: Promise<void> | null = null
   private opening = false
@@ -168,9 +169,16 @@ class Engine implements Tidemark {
 
   private keeperOf(watcher: CompiledWatcher): Keeper {
     const { store, world } = this
-    const seen = new Seen()
+    const seen = this.seenOf(watcher.name)
     const takeOver = (lease: Lease, signal: AbortSignal) => this.takeOver(watcher, lease, seen, signal)
     return new Keeper({ watcher, store, world, emit: this.emit, takeOver })
+  }
+
+  /** Kept between calls of `runOnce` as well: a process that runs now and then has seen what it has seen. */
+  private seenOf(name: string): Seen {
+    const seen = this.seen.get(name) ?? new Seen()
+    this.seen.set(name, seen)
+    return seen
   }
 
   private async takeOver(
@@ -182,7 +190,9 @@ class Engine implements Tidemark {
     const { config, world, emit } = this
     const head = await this.headForNow(watcher)
     const { token } = lease
-    const row = await takeOver(this.store, watcher, { ...this.registration, token, head, seen, now: world.now() })
+    const taker = { ...this.registration, token, head, seen, now: world.now() }
+    const { row, halted } = await takeOver(this.store, watcher, taker)
+    if (halted) emit('halted', { watcher: watcher.name, reason: halted })
     const chain = this.chains.get(watcher.chainName)
     return makeRunner({ watcher, row, chain, lease, config, world, signal, emit, seen, onError: this.onError })
   }

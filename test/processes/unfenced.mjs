@@ -1,0 +1,35 @@
+/**
+ * Control: a store without the fence. Its lease is never lost, and the cursor row always seems to hold the caller's own
+ * token. With it the tests must find a second writer.
+ */
+export function unfenced(store) {
+  const never = new AbortController().signal
+  const own = new Map()
+  const acquire = store.acquire.bind(store)
+  const transact = store.transact.bind(store)
+  store.acquire = async (watcher) => {
+    const lease = await acquire(watcher)
+    if (!lease) return null
+    own.set(watcher, lease.token)
+    return { token: lease.token, lost: never, release: () => lease.release() }
+  }
+  const lock = (cursors) => async (id) => {
+    const row = await cursors.lock(id)
+    const token = row && own.get(row.name)
+    return token ? { ...row, token } : row
+  }
+  store.transact = (body) =>
+    transact((tx) => body(changed(tx, { cursors: changed(tx.cursors, { lock: lock(tx.cursors) }) })))
+  return store
+}
+
+/** The object with some of its properties replaced. */
+function changed(object, replaced) {
+  return new Proxy(object, {
+    get(target, key) {
+      if (key in replaced) return replaced[key]
+      const value = target[key]
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+}
