@@ -71,21 +71,32 @@ export class StoreHarness {
   /**
    * Sessions until one has nothing to complain of, a minute apart. What a session throws is what a cron job would see: it
    * comes again.
+   * @param dead whether the process is gone: then nothing is tried again
+   * @param held called when a lease that nobody keeps stands in the way; told as HELD
    * @returns the codes of what failed or halted on the way
    */
-  async comeToRest(): Promise<readonly string[]> {
+  async comeToRest(
+    dead: () => boolean = () => false,
+    held: () => Promise<void> = async () => {},
+  ): Promise<readonly string[]> {
     const codes: string[] = []
     for (let rounds = 0; rounds < MAX_ROUNDS; rounds++) {
       const before = this.codes().length
       this.world.jump(61_000)
       try {
-        await this.tidemark.runOnce({ budgetMs: 60_000 })
+        const { did } = await this.tidemark.runOnce({ budgetMs: 60_000 })
+        if (did === 'held') {
+          codes.push('HELD')
+          await held()
+          continue
+        }
       } catch (error) {
         if (!TidemarkError.is(error)) throw error
         codes.push(error.code)
+        if (dead()) return codes
         continue
       }
-      if (this.codes().length === before) return codes
+      if (dead() || this.codes().length === before) return codes
       codes.push(...this.codes().slice(before))
     }
     throw new Error(`the run does not come to rest: ${codes.join()}`)
