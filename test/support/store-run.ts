@@ -2,10 +2,9 @@ import type { Watcher } from '../../src/handle/watch.ts'
 import { type FakeChain, fakeChain } from '../../src/testkit/index.ts'
 import { type CuttingOptions, CuttingPool } from './cutting-pool.ts'
 import { ALICE, CAROL, pay } from './demo-ledger.ts'
-import { JumpingWorld } from './jumping-world.ts'
 import { StoreHarness } from './store-harness.ts'
 import { differences, ledgerOn } from './store-ledger.ts'
-import type { Database, Row } from './stores.ts'
+import type { Database, OpenOptions, Row } from './stores.ts'
 
 /**
  * A small run on a store behind a connection that meets every kind of commit: final blocks behind a long empty stretch, so
@@ -36,53 +35,57 @@ export function chainAt(phase: number): FakeChain {
   return chain
 }
 
-export interface PlayOptions extends CuttingOptions {
+export interface FollowOptions {
   /** The phase to begin in: it and those before it have happened on the chain already. Default 0. */
   readonly from?: number
   readonly watcher?: Watcher
 }
 
-export interface Played {
-  /** What failed or halted on the way. */
+export interface Followed {
+  /** What failed or halted on the way, and HELD where a lease that nobody keeps stood in the way. */
   readonly codes: readonly string[]
-  readonly statements: readonly string[]
   /** The last phase that the chain has gone through. */
   readonly phase: number
 }
 
 /** One process: follows the chain from one phase to the last and stops; or to the moment of its death. */
-export async function play(database: Database, options: PlayOptions = {}): Promise<Played> {
-  const { from = 0, watcher = ledgerOn(database.backend), ...cutting } = options
-  const pool = new CuttingPool(database, cutting)
+export async function follow(
+  database: Database,
+  open: Partial<OpenOptions>,
+  { from = 0, watcher = ledgerOn(database.backend) }: FollowOptions = {},
+  dead: () => boolean = () => false,
+): Promise<Followed> {
   const chain = chainAt(from - 1)
-  const watchers = { ledger: watcher }
-  const world = new JumpingWorld()
-  const h = new StoreHarness({
-    database,
-    chain,
-    watchers,
-    world,
-    open: { pool: pool.pool },
-    config: { retentionBlocks: 1 },
-  })
+  const h = new StoreHarness({ database, chain, watchers: { ledger: watcher }, open, config: { retentionBlocks: 1 } })
   const codes: string[] = []
   let phase = from
   try {
     for (; phase < PHASE_COUNT; phase++) {
       PHASES[phase]?.(chain)
-      codes.push(
-        ...(await h.comeToRest(
-          () => pool.dead,
-          () => expireLeases(database),
-        )),
-      )
-      if (pool.dead) break
+      codes.push(...(await h.comeToRest(dead, () => expireLeases(database))))
+      if (dead()) break
     }
   } finally {
     await h.close()
+  }
+  return { codes, phase: Math.min(phase, PHASE_COUNT - 1) }
+}
+
+export interface PlayOptions extends CuttingOptions, FollowOptions {}
+
+export interface Played extends Followed {
+  readonly statements: readonly string[]
+}
+
+/** The same on a pool of the user's, which may be cut at a statement. */
+export async function play(database: Database, options: PlayOptions = {}): Promise<Played> {
+  const pool = new CuttingPool(database, options)
+  try {
+    const followed = await follow(database, { pool: pool.pool }, options, () => pool.dead)
+    return { ...followed, statements: pool.statements }
+  } finally {
     await pool.end()
   }
-  return { codes, statements: pool.statements, phase: Math.min(phase, PHASE_COUNT - 1) }
 }
 
 /** The lease of a process that is gone has run out; it need not be waited for. */
