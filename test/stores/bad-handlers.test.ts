@@ -1,11 +1,9 @@
-import mysqlDriver from 'mysql2/promise'
-import pg from 'pg'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { isPoison, POISON } from '../support/bad-bench.ts'
 import { pay } from '../support/demo-ledger.ts'
 import { type BadBenchOptions, harmful, makeBadTables, type Scope, StoreBadBench } from '../support/store-bad-bench.ts'
 import { goodOn, type Moved, move } from '../support/store-ledger.ts'
-import { type Backend, type Database, type Definition, servers } from '../support/stores.ts'
+import { application, type Backend, type Database, type Definition, servers } from '../support/stores.ts'
 
 /**
  * A handler that does what it must not do at one event, on stores behind a connection: the watcher halts and says why, the
@@ -254,27 +252,11 @@ const SESSIONS: Readonly<Record<string, readonly SessionCase[]>> = {
   ],
 }
 
-/** A transaction of the application that stands in the handler's way. */
-interface Opponent {
-  send(sql: string): Promise<unknown>
-  end(): Promise<void>
-}
-
-async function opponent({ backend, url }: Database): Promise<Opponent> {
-  if (backend.kind === 'mysql') {
-    const connection = await mysqlDriver.createConnection({ uri: url })
-    return { send: (sql) => connection.query(sql), end: () => connection.end() }
-  }
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  return { send: (sql) => client.query(sql), end: () => client.end() }
-}
-
 /** The other side of a deadlock: it holds `b`, wants `a`, and is the one that the server lets live. */
 async function crossed(
   database: Database,
 ): Promise<{ meet(): Promise<void>; over(): Promise<void>; end(): Promise<void> }> {
-  const other = await opponent(database)
+  const other = await application(database)
   const heavier = async () => {
     // InnoDB ends the transaction that changed fewer rows; PostgreSQL the one that looks first.
     if (database.backend.kind === 'mysql') await other.send('INSERT INTO seen (amount) SELECT seq FROM seq_1_to_2000')

@@ -3,7 +3,7 @@ import type { RunOnceResult, Tidemark } from '../../src/app/types.ts'
 import { type ConfigInput, defineConfig } from '../../src/config.ts'
 import { TidemarkError } from '../../src/errors.ts'
 import type { Watcher } from '../../src/handle/watch.ts'
-import { type FakeChain, fakeRpc } from '../../src/testkit/index.ts'
+import { type FakeChain, type FakeRpc, fakeRpc } from '../../src/testkit/index.ts'
 import { JumpingWorld } from './jumping-world.ts'
 import type { Database, OpenOptions } from './stores.ts'
 
@@ -12,6 +12,7 @@ export interface StoreHarnessOptions {
   readonly chain: FakeChain
   readonly watchers: Readonly<Record<string, Watcher>>
   readonly world?: JumpingWorld
+  readonly rpc?: readonly FakeRpc[]
   /** What the store is opened with. */
   readonly open?: Partial<OpenOptions>
   readonly config?: Partial<ConfigInput>
@@ -39,9 +40,9 @@ export class StoreHarness {
   }
 
   #open(config: Partial<ConfigInput>): Tidemark {
-    const { database, chain, watchers, open } = this.options
+    const { database, chain, watchers, open, rpc } = this.options
     const { world } = this
-    const chains = { test: { id: chain.chainId, rpc: [fakeRpc(chain)], pollMs: 100, maxRange: 150 } }
+    const chains = { test: { id: chain.chainId, rpc: [...(rpc ?? [fakeRpc(chain)])], pollMs: 100, maxRange: 150 } }
     const store = database.open({ world, ...open })
     const input = { store, chains, watchers, ...this.options.config, ...config }
     const tidemark = createTidemark(defineConfig(input), { world })

@@ -211,3 +211,27 @@ export function userPool({ backend, url }: Database, connections = 8): pg.Pool |
   pool.on('error', () => {})
   return pool
 }
+
+/** A connection of the application's own, for transactions that it opens itself. */
+export interface Application {
+  /** The driver's client, as the parts used alone take it. */
+  readonly client: AnyDb
+  send(sql: string): Promise<unknown>
+  end(): Promise<void>
+}
+
+export async function application({ backend, url }: Database): Promise<Application> {
+  if (backend.kind === 'sqlite') {
+    const client = openDefault(url)
+    client.exec('PRAGMA busy_timeout = 5000')
+    return { client, send: async (sql) => client.exec(sql), end: async () => client.close() }
+  }
+  if (backend.kind === 'mysql') {
+    const client = await mysqlDriver.createConnection({ uri: url })
+    return { client, send: (sql) => client.query(sql), end: () => client.end() }
+  }
+  const client = new pg.Client({ connectionString: url })
+  client.on('error', () => {})
+  await client.connect()
+  return { client, send: (sql) => client.query(sql), end: () => client.end() }
+}
