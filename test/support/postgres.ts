@@ -136,15 +136,19 @@ async function wipe({ url }: TestDatabase): Promise<void> {
 export function postgresBench() {
   const ends: (() => Promise<unknown>)[] = []
   const idle: TestDatabase[] = []
+  const all: TestDatabase[] = []
   afterEach(async () => {
     for (const end of ends.splice(0).reverse()) await end()
   })
   afterAll(async () => {
-    for (const { drop } of idle) await drop()
+    // All, also one whose test left it in a state that could not be wiped.
+    for (const { drop } of all) await drop()
   })
   const later = (end: () => Promise<unknown>) => ends.push(end)
   const database = async (): Promise<TestDatabase> => {
-    const made = idle.pop() ?? (await emptyDatabase())
+    const known = idle.pop()
+    const made = known ?? (await emptyDatabase())
+    if (!known) all.push(made)
     later(async () => {
       await wipe(made)
       idle.push(made)
