@@ -44,10 +44,10 @@ class Counter {
 
   see(bytes: Buffer, target: number, fate: Verdict): Verdict {
     const text = bytes.toString('latin1')
-    if (/BEGIN ISOLATION|START TRANSACTION/.test(text)) this.#nonce = false
+    if (/BEGIN ISOLATION|START TRANSACTION|XA START/.test(text)) this.#nonce = false
     if (/SET nonce = /.test(text)) this.#nonce = true
-    // The whole statement of one message: five bytes of either protocol stand before it, and PostgreSQL ends it with a zero.
-    if (text.slice(5).replace('\0', '') !== 'COMMIT') return 'forward'
+    // The whole statement of one message: five bytes of either protocol stand before it.
+    if (!/^(XA )?COMMIT\b/.test(text.slice(5))) return 'forward'
     if (this.#nonce) this.guarded++
     if (++this.commits !== target) return 'forward'
     this.hit = this.#nonce

@@ -31,7 +31,7 @@ function pointsOf(statements: readonly string[]): Point[] {
 
 function commitsOf(statements: readonly string[]): Point[] {
   const all = statements.map((sql, i) => ({ n: i + 1, when: 'unanswered' as const, sql }))
-  return all.filter(({ sql }) => sql === 'COMMIT')
+  return all.filter(({ sql }) => /^(XA )?COMMIT\b/.test(sql))
 }
 
 /** About `count` of them, evenly; the step is odd, so that what comes in twos is met in both ways. */
@@ -47,7 +47,7 @@ function label({ n, when, sql }: Point): string {
 
 const KINDS = [
   /CREATE TABLE.*transfers/,
-  /^COMMIT$/,
+  /^(XA )?COMMIT\b/,
   /INSERT INTO.*leases/,
   /INTO.*processed_events/,
   /INTO balances/,
