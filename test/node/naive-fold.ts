@@ -1,4 +1,4 @@
-import { openDefault, type SqliteRow } from '../../src/store/sqlite/driver.ts'
+import type { Backend, Database, Row } from '../support/stores.ts'
 import type { NodeLog } from './anvil.ts'
 
 /**
@@ -18,50 +18,69 @@ export interface Progress {
   readonly paid: number
 }
 
-/** What a user's application keeps; what must never be taken back refuses to be. */
-export const SCHEMA = `
-  CREATE TABLE ledger_balances (account TEXT PRIMARY KEY, amount INTEGER NOT NULL);
-  CREATE TABLE credit_balances (account TEXT PRIMARY KEY, amount INTEGER NOT NULL);
-  ${['credits', 'payouts']
-    .map(
-      (table) => `
-  CREATE TABLE ${table} (block INTEGER NOT NULL, block_hash TEXT NOT NULL, transaction_hash TEXT NOT NULL,
-    transaction_index INTEGER NOT NULL, log_index INTEGER NOT NULL, sender TEXT NOT NULL, receiver TEXT NOT NULL, amount INTEGER NOT NULL);
-  CREATE TRIGGER ${table}_stay BEFORE DELETE ON ${table} BEGIN SELECT RAISE(ABORT, '${table} are never taken back'); END;
-  CREATE TRIGGER ${table}_hold BEFORE UPDATE ON ${table} BEGIN SELECT RAISE(ABORT, '${table} are never changed'); END;`,
-    )
-    .join('')}
-`
+/** What must never be taken back, nor changed. */
+const FOR_GOOD = ['credits', 'payouts']
+
+/** Triggers that refuse it, in the words of each database. */
+const HOLD: Readonly<Record<Backend['kind'], (table: string) => readonly string[]>> = {
+  sqlite: (table) => [
+    `CREATE TRIGGER ${table}_stay BEFORE DELETE ON ${table} BEGIN SELECT RAISE(ABORT, 'never taken back'); END`,
+    `CREATE TRIGGER ${table}_hold BEFORE UPDATE ON ${table} BEGIN SELECT RAISE(ABORT, 'never changed'); END`,
+  ],
+  postgres: (table) => [
+    `CREATE FUNCTION hold_${table}() RETURNS trigger LANGUAGE plpgsql AS
+      $$ BEGIN RAISE EXCEPTION 'never taken back nor changed'; END $$`,
+    `CREATE TRIGGER ${table}_hold BEFORE DELETE OR UPDATE ON ${table} FOR EACH ROW EXECUTE FUNCTION hold_${table}()`,
+  ],
+  mysql: (table) => [
+    `CREATE TRIGGER ${table}_stay BEFORE DELETE ON ${table} FOR EACH ROW SIGNAL SQLSTATE '45000'`,
+    `CREATE TRIGGER ${table}_hold BEFORE UPDATE ON ${table} FOR EACH ROW SIGNAL SQLSTATE '45000'`,
+  ],
+}
+
+/** What a user's application keeps. */
+function schema({ kind, types: { text, whole } }: Backend): readonly string[] {
+  const balances = (table: string) => `CREATE TABLE ${table} (account ${text} PRIMARY KEY, amount ${whole} NOT NULL)`
+  const raw = (table: string) => `CREATE TABLE ${table} (block ${whole} NOT NULL, block_hash ${text} NOT NULL,
+    transaction_hash ${text} NOT NULL, transaction_index ${whole} NOT NULL, log_index ${whole} NOT NULL,
+    sender ${text} NOT NULL, receiver ${text} NOT NULL, amount ${whole} NOT NULL)`
+  const kept = FOR_GOOD.flatMap((table) => [raw(table), ...HOLD[kind](table)])
+  return [...SUMS.map(balances), ...kept]
+}
+
 const COLUMNS = 'block, block_hash, transaction_hash, transaction_index, log_index, sender, receiver, amount'
 const RAW = ['ledger_transfers', 'credits', 'shown', 'payouts']
 const SUMS = ['ledger_balances', 'credit_balances']
 
-export function makeSchema(file: string): void {
-  const database = openDefault(file)
-  database.exec('PRAGMA journal_mode = WAL')
-  database.exec(SCHEMA)
-  database.close()
+export async function makeSchema(database: Database): Promise<void> {
+  for (const statement of schema(database.backend)) await database.rows(statement)
 }
 
-/** Amounts of a managed table are fixed-width text. */
-function line(row: SqliteRow): string {
+/** Amounts of a managed table are text of a fixed width in some stores. */
+function line(row: Row): string {
   return Object.values(row)
     .map((value) => String(value).replace(/^0+(?=\d)/, ''))
     .join(' ')
 }
 
+const SNAPSHOT: Readonly<Record<Backend['kind'], string>> = {
+  sqlite: 'BEGIN',
+  postgres: 'BEGIN ISOLATION LEVEL REPEATABLE READ',
+  mysql: 'START TRANSACTION WITH CONSISTENT SNAPSHOT',
+}
+
 /** All tables at one moment. */
-export function readTables(file: string): Tables {
-  const database = openDefault(file)
+export async function readTables(database: Database): Promise<Tables> {
+  await database.rows(SNAPSHOT[database.backend.kind])
   try {
-    database.exec('PRAGMA busy_timeout = 5000; BEGIN')
-    const read = (select: string) => database.prepare(select).all().map(line).sort()
-    const raw = RAW.map((table) => [table, read(`SELECT ${COLUMNS} FROM ${table}`)] as const)
+    const tables: Record<string, readonly string[]> = {}
+    const read = async (select: string) => (await database.rows(select)).map(line).sort()
+    for (const table of RAW) tables[table] = await read(`SELECT ${COLUMNS} FROM ${table}`)
     // The undo function leaves a zero where there was no row: that is the user's way, and no difference.
-    const sums = SUMS.map((table) => [table, read(`SELECT account, amount FROM ${table} WHERE amount <> 0`)] as const)
-    return Object.fromEntries([...raw, ...sums])
+    for (const table of SUMS) tables[table] = await read(`SELECT account, amount FROM ${table} WHERE amount <> 0`)
+    return tables
   } finally {
-    database.close()
+    await database.rows('COMMIT')
   }
 }
 

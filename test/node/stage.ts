@@ -1,11 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { WatcherStatus } from '../../src/app/types.ts'
+import type { Tidemark, WatcherStatus } from '../../src/app/types.ts'
 import { createTidemark, defineConfig, TidemarkError } from '../../src/index.ts'
-import { sqlite } from '../../src/store/sqlite/index.ts'
 import type { Random } from '../../src/testkit/random.ts'
+import { realWorld } from '../../src/util/world.ts'
+import { type Backend, type Database, onSqlite } from '../support/stores.ts'
 import { Anvil, CHAIN_ID } from './anvil.ts'
 import { differences, expectedTables, makeSchema, type Progress, readTables, type Tables } from './naive-fold.ts'
 import { Story } from './story.ts'
@@ -25,49 +23,56 @@ export type Standings = Readonly<Record<string, WatcherStatus>>
 export class Stage {
   readonly node: Anvil
   readonly story: Story
-  readonly file: string
   readonly watcher: WatcherProcess
-  private readonly folder: string
+  private readonly database: Database
 
-  private constructor(node: Anvil, story: Story) {
+  private constructor(node: Anvil, story: Story, database: Database) {
     this.node = node
     this.story = story
-    this.folder = mkdtempSync(join(tmpdir(), 'tidemark-node-'))
-    this.file = join(this.folder, 'test.db')
-    makeSchema(this.file)
-    this.watcher = new WatcherProcess([node.url, String(CHAIN_ID), this.file, story.token])
+    this.database = database
+    const { backend, url } = database
+    this.watcher = new WatcherProcess([node.url, String(CHAIN_ID), backend.kind, url, story.token])
   }
 
-  static async open(program: string, code: CompiledToken, random: Random): Promise<Stage> {
+  static async open(program: string, code: CompiledToken, random: Random, backend: Backend = onSqlite): Promise<Stage> {
     const node = await Anvil.start(program)
-    return new Stage(node, await Story.begin(node, code, random))
+    const database = await backend.database()
+    await makeSchema(database)
+    return new Stage(node, await Story.begin(node, code, random), database)
   }
 
   async close(): Promise<void> {
     await this.watcher.kill()
     await this.node.stop()
-    rmSync(this.folder, { recursive: true, force: true })
+    await this.database.drop()
   }
 
-  /** Every watcher's row, read beside the running process as `tidemark status` does. */
-  async status(): Promise<Standings> {
-    const reader = createTidemark(defineConfig({ store: sqlite({ file: this.file }), chains: {}, watchers: {} }))
+  /** Some work on the database beside the running process, as the commands do it. */
+  private async beside<T>(work: (reader: Tidemark) => Promise<T>): Promise<T> {
+    const store = this.database.open({ world: realWorld })
+    const reader = createTidemark(defineConfig({ store, chains: {}, watchers: {} }))
     try {
-      return Object.fromEntries((await reader.status()).watchers.map((watcher) => [watcher.name, watcher]))
-    } catch (error) {
-      // The process has only just started.
-      if (TidemarkError.has(error, 'STORE_MIGRATION_NEEDED')) return {}
-      throw error
+      return await work(reader)
     } finally {
       await reader.stop()
     }
   }
 
-  /** The same, with a watcher set running again by an operator. */
+  /** Every watcher's row, as `tidemark status` reads it. */
+  async status(): Promise<Standings> {
+    try {
+      const { watchers } = await this.beside((reader) => reader.status())
+      return Object.fromEntries(watchers.map((watcher) => [watcher.name, watcher]))
+    } catch (error) {
+      // The process has only just started.
+      if (TidemarkError.has(error, 'STORE_MIGRATION_NEEDED')) return {}
+      throw error
+    }
+  }
+
+  /** A watcher is set running again by an operator. */
   async resume(watcher: string): Promise<void> {
-    const reader = createTidemark(defineConfig({ store: sqlite({ file: this.file }), chains: {}, watchers: {} }))
-    await reader.admin.resume(watcher, { actor: 'test', reason: 'the node is what it is' })
-    await reader.stop()
+    await this.beside((reader) => reader.admin.resume(watcher, { actor: 'test', reason: 'the node is what it is' }))
   }
 
   /** Waits until the rows say so. @throws {Error} when the time is over, with what they say */
@@ -102,7 +107,7 @@ export class Stage {
   async tables(): Promise<{ tables: Tables; progress: Progress }> {
     for (let tries = 1; tries <= 50; tries++) {
       const before = await this.status()
-      const tables = readTables(this.file)
+      const tables = await readTables(this.database)
       const after = await this.status()
       if (text(before) === text(after)) return { tables, progress: progressOf(after) }
     }
@@ -117,9 +122,13 @@ export class Stage {
   }
 }
 
-/** As text to read and to compare. Some counts are bigints. */
+/** As text to read and to compare. Some counts are bigints, and the rest of a lease is another one each time. */
 function text(status: Standings): string {
-  return JSON.stringify(status, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+  const spell = (name: string, value: unknown) => {
+    if (name === 'expiresInMs') return undefined
+    return typeof value === 'bigint' ? String(value) : value
+  }
+  return JSON.stringify(status, spell)
 }
 
 function progressOf(status: Standings): Progress {

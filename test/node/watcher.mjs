@@ -1,11 +1,11 @@
 import { createTidemark, defineConfig } from '../../dist/index.js'
-import { rows, sqlite, watch } from '../../dist/store/sqlite/index.js'
 
 /**
  * The watcher's own process, on the built package, as a user would write it. It knows nothing of being killed.
- * Arguments: URL of the node, chain id, database file, address of the token.
+ * Arguments: URL of the node, chain id, kind of store, its file or URL, address of the token.
  */
-const [url, chainId, file, token] = process.argv.slice(2)
+const [url, chainId, kind, place, token] = process.argv.slice(2)
+const { rows, watch, [kind]: open } = await import(`../../dist/store/${kind}/index.js`)
 
 const Transfer = { event: 'event Transfer(address indexed from, address indexed to, uint256 value)' }
 const columns = {
@@ -19,17 +19,39 @@ const columns = {
   amount: 'uint256',
 }
 
-function add(db, table, account, amount) {
-  db.prepare(
-    `INSERT INTO ${table} (account, amount) VALUES (?, ?)
-     ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`,
-  ).run(account, amount)
+/** Statements one after the other, `?` for each value; SQLite answers at once, and its handlers must not wait. */
+const RUN = {
+  sqlite(db, statements) {
+    for (const [sql, ...values] of statements) db.prepare(sql).run(...values)
+  },
+  async postgres(db, statements) {
+    for (const [sql, ...values] of statements) {
+      let n = 0
+      await db.query(
+        sql.replaceAll('?', () => `$${++n}`),
+        values,
+      )
+    }
+  },
+  async mysql(db, statements) {
+    for (const [sql, ...values] of statements) await db.execute(sql, values)
+  },
+}
+const run = RUN[kind]
+
+const ADD =
+  kind === 'mysql'
+    ? 'ON DUPLICATE KEY UPDATE amount = amount + VALUES(amount)'
+    : 'ON CONFLICT (account) DO UPDATE SET amount = balances.amount + excluded.amount'
+
+function add(table, account, amount) {
+  return [`INSERT INTO ${table} (account, amount) VALUES (?, ?) ${ADD.replace('balances', table)}`, account, amount]
 }
 
-/** `balance += x`: the very thing that a redelivery, or an undo too few, breaks. */
-function move(db, table, from, to, amount) {
-  add(db, table, from, -amount)
-  add(db, table, to, amount)
+/** `balance += x`: the very thing that a redelivery, or an undo too few, breaks. In one order, since others write as well. */
+function move(table, from, to, amount) {
+  const both = [add(table, from, -amount), add(table, to, amount)]
+  return from < to ? both : both.reverse()
 }
 
 function rowOf(event) {
@@ -45,10 +67,10 @@ function rowOf(event) {
   }
 }
 
-function insert(db, table, row) {
+function insert(table, row) {
   const names = Object.keys(row)
   const statement = `INSERT INTO ${table} (${names.join(', ')}) VALUES (${names.map(() => '?').join(', ')})`
-  db.prepare(statement).run(...Object.values(row).map((value) => (typeof value === 'bigint' ? Number(value) : value)))
+  return [statement, ...Object.values(row).map((value) => (typeof value === 'bigint' ? Number(value) : value))]
 }
 
 const on = (at) => ({ node: { address: token, startBlock: 1, at } })
@@ -64,11 +86,12 @@ const ledger = watch({
   handle({ event, db, tables }) {
     const { from, to, value } = event.args
     tables.transfers.insert(rowOf(event))
-    move(db, 'ledger_balances', from, to, Number(value))
-    return { from, to, amount: Number(value) }
+    const moved = run(db, move('ledger_balances', from, to, Number(value)))
+    const memo = { from, to, amount: Number(value) }
+    return moved ? moved.then(() => memo) : memo
   },
   undo({ memo, db }) {
-    move(db, 'ledger_balances', memo.to, memo.from, memo.amount)
+    return run(db, move('ledger_balances', memo.to, memo.from, memo.amount))
   },
 })
 
@@ -78,8 +101,8 @@ const credits = watch({
   events: { Transfer },
   batch,
   handle({ event, db }) {
-    insert(db, 'credits', rowOf(event))
-    move(db, 'credit_balances', event.args.from, event.args.to, Number(event.args.value))
+    const moves = move('credit_balances', event.args.from, event.args.to, Number(event.args.value))
+    return run(db, [insert('credits', rowOf(event)), ...moves])
   },
 })
 
@@ -95,13 +118,13 @@ const payouts = watch({
   },
   undo: 'managed',
   final({ event, memo, db }) {
-    insert(db, 'payouts', { ...rowOf(event), amount: Number(memo) })
+    return run(db, [insert('payouts', { ...rowOf(event), amount: Number(memo) })])
   },
 })
 
 const tidemark = createTidemark(
   defineConfig({
-    store: sqlite({ file }),
+    store: open(kind === 'sqlite' ? { file: place } : { url: place }),
     // The node's own finality is two blocks deep and holds for nothing; a depth above every reorg is what is true here.
     chains: { node: { id: Number(chainId), rpc: [url], finality: { depth: 16 }, pollMs: 100, maxRange: 40 } },
     watchers: { ledger, credits, payouts },
