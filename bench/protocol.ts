@@ -95,12 +95,12 @@ class Protocol {
     if (!lease) throw new Error('the watcher is held by another process')
     const { token } = lease
     const taker = { token, head: null, seen: new Seen(), now: 0, configured: new Set(WORKS), accept: undefined }
-    const { id } = await takeOver(store, watcher, taker)
+    const { row } = await takeOver(store, watcher, taker)
     const stop = new AbortController()
     const { signal } = stop
     this.run = {
       watcher,
-      id,
+      id: row.id,
       token,
       store,
       world: realWorld,

@@ -150,13 +150,6 @@ export async function rememberRows(database: Database): Promise<void> {
   await database.query(database.rememberSql)
 }
 
-/** Process id of whoever has the lease, by watcher. */
-export async function holders(database: Database): Promise<Map<string, number>> {
-  const table = database.kind === 'postgres' ? 'tidemark.leases' : 'tidemark_leases'
-  const rows = await database.query(`SELECT watcher, pid FROM ${table}`)
-  return new Map(rows.map((row) => [String(row['watcher']), Number(row['pid'])]))
-}
-
 /** Sessions that stand inside a COPY. */
 export async function inCopy(database: Database): Promise<number> {
   const rows = await database.query(

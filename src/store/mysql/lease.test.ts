@@ -6,7 +6,7 @@ import { endProcesses, startProcess } from '../../../test/support/mysql-process.
 import { testWorld } from '../../testkit/test-world.ts'
 import { wait } from '../../util/op.ts'
 import { realWorld } from '../../util/world.ts'
-import { isKnownDead, ownIdentity } from '../holder.ts'
+import { isKnownDead, ownIdentity } from '../server/holder.ts'
 import type { Lease } from '../store.ts'
 import { type MysqlOptions, type MysqlStore, mysql } from './index.ts'
 

@@ -1,7 +1,7 @@
 import { TidemarkError } from '../../errors.ts'
 import { sameBytes } from '../../util/bytes.ts'
 import type { World } from '../../util/world.ts'
-import { type Identity, isKnownDead, ownIdentity } from '../holder.ts'
+import { type Identity, isKnownDead, ownIdentity } from '../server/holder.ts'
 import type { Holder, Lease } from '../store.ts'
 import { onClient } from './executors.ts'
 import { freeCursor } from './free-cursor.ts'

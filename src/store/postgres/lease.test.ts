@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { expect, test } from 'vitest'
 import { describePostgres, postgresBench } from '../../../test/support/postgres.ts'
 import { tcpProxy } from '../../../test/support/tcp-proxy.ts'
-import { ownIdentity } from '../holder.ts'
+import { ownIdentity } from '../server/holder.ts'
 
 const bench = postgresBench()
 const WATCHER = 'deposits/ethereum'

@@ -1,5 +1,5 @@
 import { TidemarkError } from '../../errors.ts'
-import { type Identity, isKnownDead, ownIdentity } from '../holder.ts'
+import { type Identity, isKnownDead, ownIdentity } from '../server/holder.ts'
 import type { Holder, Lease } from '../store.ts'
 import type { PgRow } from './driver.ts'
 import { freeCursor } from './free-cursor.ts'
