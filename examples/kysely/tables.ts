@@ -1,0 +1,3 @@
+export interface Tables {
+  balances: { account: string; amount: bigint | string }
+}
