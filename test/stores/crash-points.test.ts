@@ -8,15 +8,16 @@ import { type Backend, type Database, servers } from '../support/stores.ts'
 /**
  * The connection to the server is cut before and after each statement that the store sends, and for each COMMIT also while
  * it is being carried out. A run of all points takes an hour, so every n-th is gone through, counted so that the kinds
- * change; `CRASH_POINTS=all` goes through all of them.
+ * change; `CRASH_POINTS=all` goes through all of them, `CRASH_POINTS=200` through about 200 deaths and 100 breaks.
  */
-const ALL = process.env['CRASH_POINTS'] === 'all'
+const WANTED = process.env['CRASH_POINTS']
+const ALL = WANTED === 'all'
 /** Points of each store: where the process dies, where it lives on, and COMMITs that are under way. */
-const DEATHS = 24
-const BREAKS = 14
-const COMMITS = 6
+const DEATHS = ALL ? Number.POSITIVE_INFINITY : Number(WANTED ?? 24)
+const BREAKS = WANTED === undefined ? 14 : DEATHS / 2
+const COMMITS = WANTED === undefined ? 6 : DEATHS / 10
 const CONTROLS = 4
-const LIMIT_MS = ALL ? 7_200_000 : 180_000
+const LIMIT_MS = WANTED === undefined ? 180_000 : 7_200_000
 
 interface Point extends Cut {
   readonly sql: string
@@ -36,7 +37,7 @@ function commitsOf(statements: readonly string[]): Point[] {
 
 /** About `count` of them, evenly; the step is odd, so that what comes in twos is met in both ways. */
 function chosen(points: readonly Point[], count: number, offset: number): readonly Point[] {
-  if (ALL) return points
+  if (count >= points.length) return points
   const step = Math.max(1, Math.floor(points.length / count)) | 1
   return points.filter((_, i) => i % step === offset % step)
 }
@@ -131,7 +132,10 @@ for (const backend of servers) {
         const told = await differing(database(), whole.end)
         if (statements.length < point.n) told.push('the run ended before')
         if (codes.includes('HELD')) held.push(label(point))
-        if (told.length > 0) wrong.push(`${label(point)} ${told.join('; ')}`)
+        // The lease of a process that could not give it back ends by itself.
+        const kept = lives && /DELETE FROM .*leases/.test(point.sql)
+        const counts = told.filter((one) => !(kept && one === 'leases'))
+        if (counts.length > 0) wrong.push(`${label(point)} ${counts.join('; ')}`)
       }
       if (held.length > 0)
         console.log(`${backend.kind}: its own lease stood in the way ${held.length} times: ${held[0]}`)
