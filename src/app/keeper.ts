@@ -1,6 +1,6 @@
 import { asTidemarkError, retryWait } from '../handle/failure.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
-import type { Holder, Lease, Store } from '../store/store.ts'
+import type { Lease, Store } from '../store/store.ts'
 import type { World } from '../util/world.ts'
 import { follow } from './loops.ts'
 import type { Emit, WatcherRunner } from './runner.ts'
@@ -64,10 +64,6 @@ export class Keeper {
     this.lease = null
     this.runner = null
     await lease?.release()
-  }
-
-  holder(): Promise<Holder | null> {
-    return this.parts.store.holder(this.name)
   }
 
   /** One time on duty. Answers how long to stand by; null: the watcher has ended. */
