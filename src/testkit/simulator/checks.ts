@@ -273,7 +273,7 @@ function sums(now: WatcherState, tables: WatcherTables, row: CommitLine): void {
 }
 
 /** Everything that grows has a limit (P6), and forgetting stays behind it (P7). */
-function bounds({ now, before, tables, options, catchingUp }: Checked): void {
+function bounds({ now, before, tables, options, catchingUp, tampered }: Checked): void {
   const { retentionBlocks, undoLimitBlocks } = options
   const at = now.cursor ?? now.startBlock - 1
   const settled = now.settled ?? now.startBlock - 1
@@ -284,7 +284,8 @@ function bounds({ now, before, tables, options, catchingUp }: Checked): void {
     return `${now.kind}: marks are forgotten up to ${now.lowWater}; settled ${settled}, cursor ${at}, kept for ${retentionBlocks} blocks`
   })
   must(
-    at - settled <= undoLimitBlocks,
+    // A range that holds known events, since a person moved the cursor back, settles in a step of its own.
+    at - settled <= undoLimitBlocks + (tampered ? options.maxRange : 0),
     'bounds',
     () => `${now.kind}: ${at - settled} blocks are applied and not settled`,
   )

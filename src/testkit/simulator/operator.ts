@@ -77,7 +77,10 @@ export class Operator {
   /** Orphaned by now; or above the block to which the second reading goes back, when it is right about a difference. */
   #isWrong(watcher: WatcherState, tables: WatcherTables, { block, place }: EffectLine): boolean {
     const { chain } = this.#ground
-    if (watcher.code !== 'SWEEP_DIFFERS') return chain.chain.blockByNumber(block)?.hash !== place.split('/')[1]
+    // Where the cursor's own branch is gone as well, that is what the word is used for.
+    const orphaned = chain.chain.blockByNumber(watcher.cursor ?? 0)?.hash !== watcher.cursorHash
+    if (watcher.code !== 'SWEEP_DIFFERS' || orphaned)
+      return chain.chain.blockByNumber(block)?.hash !== place.split('/')[1]
     const last = Math.min(chain.floor, watcher.cursor ?? -1)
     return block > (watcher.above ?? -1) && contentDifference(chain.chain.canonical(), watcher, tables, last) !== null
   }
