@@ -8,13 +8,13 @@ import { type Backend, type Database, servers } from '../support/stores.ts'
 /**
  * The connection to the server is cut before and after each statement that the store sends, and for each COMMIT also while
  * it is being carried out. A run of all points takes an hour, so every n-th is gone through, counted so that the kinds
- * change; `CRASH_POINTS=all` goes through all of them, `CRASH_POINTS=200` through about 200 deaths and 100 breaks.
+ * change, and by default the process lives through one break at each kind of statement; `CRASH_POINTS=all` goes through all of them, `CRASH_POINTS=200` through about 200 deaths and 100 breaks.
  */
 const WANTED = process.env['CRASH_POINTS']
 const ALL = WANTED === 'all'
 /** Points of each store: where the process dies, where it lives on, and COMMITs that are under way. */
-const DEATHS = ALL ? Number.POSITIVE_INFINITY : Number(WANTED ?? 24)
-const BREAKS = WANTED === undefined ? 14 : DEATHS / 2
+const DEATHS = ALL ? Number.POSITIVE_INFINITY : Number(WANTED ?? 16)
+const BREAKS = DEATHS / 2
 const COMMITS = WANTED === undefined ? 6 : DEATHS / 10
 const CONTROLS = 4
 const LIMIT_MS = WANTED === undefined ? 180_000 : 7_200_000
@@ -40,6 +40,21 @@ function chosen(points: readonly Point[], count: number, offset: number): readon
   if (count >= points.length) return points
   const step = Math.max(1, Math.floor(points.length / count)) | 1
   return points.filter((_, i) => i % step === offset % step)
+}
+
+/** One cut before each kind of statement, at its middle occurrence: so that none is left out, however many there are. */
+function ofEachKind(points: readonly Point[]): readonly Point[] {
+  const kindOf = ({ sql }: Point) =>
+    sql
+      .replace(/\s+/g, ' ')
+      .replace(/X?'[^']*'|\d+/g, '')
+      .trim()
+      .slice(0, 60)
+  const kinds = new Map<string, Point[]>()
+  for (const point of points.filter(({ when }) => when === 'before')) {
+    kinds.set(kindOf(point), [...(kinds.get(kindOf(point)) ?? []), point])
+  }
+  return [...kinds.values()].map((all) => all[all.length >> 1] as Point)
 }
 
 function label({ n, when, sql }: Point): string {
@@ -157,7 +172,7 @@ for (const backend of servers) {
       'and the process lives: it ends as a run that was never cut',
       async () => {
         const points = pointsOf(whole.statements)
-        const some = chosen(points, BREAKS, 30)
+        const some = WANTED === undefined ? ofEachKind(points) : chosen(points, BREAKS, 30)
         console.log(`${backend.kind}: the process lives on after ${some.length} of ${points.length} points`)
         expect(await wrongOf(some, true)).toEqual([])
       },
