@@ -46,7 +46,7 @@ export interface StoreCapabilities {
   /**
    * Whether the database refuses a COMMIT that user code sends on `raw` while a commit of Tidemark's is open. Only then marks
    * may be written ahead of their handlers: elsewhere those that such a COMMIT takes along must be exactly those of the
-   * events whose effects it takes along.
+   * events whose effects it takes along. Asked for each batch.
    */
   readonly refusesForeignCommit: boolean
   /**

@@ -169,7 +169,8 @@ export class MysqlCursors implements CursorPort {
   /** Asks the server once more whether the transaction is open: an answer with rows does not say it. */
   async readNonce(id: number): Promise<Uint8Array | null> {
     const row = await this.#session.get(READ_NONCE, id)
-    if (this.#session.kind === 'write') await this.#session.refresh()
+    // A connection that breaks at this very question is a passing failure, not the handler's.
+    if (this.#session.kind === 'write' && !(await this.#session.refresh())) throw this.#session.over()
     return row ? readBytesOrNull(row, 'nonce') : null
   }
 

@@ -128,6 +128,7 @@ export class Guard {
   watch(): void {
     if (this.#watched) return
     this.#watched = true
+    this.ground.session.taint()
     this.#openSavepoint()
   }
 

@@ -36,6 +36,11 @@ export class Connections {
     this.#setting = setting
   }
 
+  /** Known from the first connection on. */
+  get dialect(): Dialect | undefined {
+    return this.#dialect
+  }
+
   /** @throws {TidemarkError} `STORE_BUSY` when no connection became free in time, `STORE_FAILED` */
   async use<T>(work: (lent: Lent) => Promise<T>): Promise<T> {
     const client = await this.#take()

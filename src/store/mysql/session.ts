@@ -27,6 +27,7 @@ export class Session {
   readonly kind: SessionKind
   readonly #executor: Executor
   #open: boolean
+  #tainted = false
   /** Whether `#open` was said by the server after the last statement. */
   #fresh = true
   #proven: boolean
@@ -44,6 +45,15 @@ export class Session {
   /** What the server said last. Once over, it stays over: a transaction opened since then is another one. */
   get inTransaction(): boolean {
     return this.#open
+  }
+
+  /** Whether user code had the connection to itself: what it left in the session must not meet anybody else. */
+  get tainted(): boolean {
+    return this.#tainted
+  }
+
+  taint(): void {
+    this.#tainted = true
   }
 
   get endedBy(): TidemarkError | undefined {

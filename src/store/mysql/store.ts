@@ -31,7 +31,7 @@ export interface MysqlOptions {
   readonly isolation?: Isolation
   /** How long one statement may run, in milliseconds. Default 30,000. On MySQL only a SELECT is ended by it. */
   readonly statementTimeoutMs?: number
-  /** How long a statement waits for the lock of another transaction, in milliseconds, counted in whole seconds. Default 10,000. */
+  /** How long a statement waits for the lock of another transaction, in milliseconds, counted in whole seconds. Default 5,000. */
   readonly lockTimeoutMs?: number
   /**
    * How long any transaction that uses the store may be open, the application's own around `once` included. Forgetting
@@ -77,7 +77,7 @@ function limitsOf(options: MysqlOptions, leaseMs: number): Limits {
   return {
     isolation,
     statementMs: whole('statementTimeoutMs', 30_000),
-    lockMs: whole('lockTimeoutMs', 10_000),
+    lockMs: whole('lockTimeoutMs', 5_000),
     idleMs: leaseMs,
     transactionMs: whole('longestTransactionMs', 60_000),
   }
@@ -139,7 +139,10 @@ class ServerStore implements MysqlStore {
     this.capabilities = {
       asyncHandlers: true,
       shared: true,
-      refusesForeignCommit: false,
+      // Of MariaDB's XA transactions. Nothing is marked before the first connection, and until then the answer is the careful one.
+      get refusesForeignCommit() {
+        return parts.main.dialect === 'mariadb'
+      },
       longestTransactionMs: parts.limits.transactionMs,
     }
   }

@@ -95,6 +95,26 @@ export interface Setting {
   readonly ddl: RunDdl
 }
 
+/**
+ * Write transactions on MariaDB are XA transactions of one phase: inside one the server itself refuses COMMIT, ROLLBACK,
+ * BEGIN, LOCK TABLES and whatever commits by itself, also on `raw` and inside procedures (error 1399), so that marks never
+ * get in without their cursor (P1). Savepoints work, nothing is prepared, and a connection that breaks rolls back.
+ */
+interface Ending {
+  readonly commit: readonly string[]
+  readonly rollback: readonly string[]
+}
+
+const PLAIN: Ending = { commit: ['COMMIT'], rollback: ['ROLLBACK'] }
+
+function endingOf(id: string): Ending {
+  return { commit: [`XA END ${id}`, `XA COMMIT ${id} ONE PHASE`], rollback: [`XA END ${id}`, `XA ROLLBACK ${id}`] }
+}
+
+function newId(world: World): string {
+  return `X'${[...world.randomBytes(16)].map((byte) => byte.toString(16).padStart(2, '0')).join('')}'`
+}
+
 async function control(client: Client, sql: string): Promise<void> {
   try {
     await onClient(client).execute(sql)
@@ -103,13 +123,26 @@ async function control(client: Client, sql: string): Promise<void> {
   }
 }
 
-async function begin(setting: Setting, kind: SessionKind): Promise<Session> {
+async function begin(setting: Setting, kind: SessionKind): Promise<{ session: Session; ending: Ending }> {
+  try {
+    return await open(setting, kind)
+  } catch (error) {
+    // Nobody knows what it is in the middle of.
+    setting.client.destroy()
+    throw error
+  }
+}
+
+async function open(setting: Setting, kind: SessionKind): Promise<{ session: Session; ending: Ending }> {
   const { client, dialect, limits, borrowed } = setting
+  const id = kind === 'write' && dialect === 'mariadb' ? newId(setting.world) : undefined
+  const start = id === undefined ? 'START TRANSACTION' : `XA START ${id}`
   if (kind === 'read') await control(client, 'SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
   else if (borrowed) await control(client, `SET TRANSACTION ISOLATION LEVEL ${limits.isolation}`)
-  await control(client, kind === 'read' ? 'START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY' : 'START TRANSACTION')
+  await control(client, kind === 'read' ? 'START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY' : start)
   if (borrowed) await control(client, borrow(dialect, limits))
-  return new Session(onClient(client), setting.names, kind)
+  const ending = id === undefined ? PLAIN : endingOf(id)
+  return { session: new Session(onClient(client), setting.names, kind), ending }
 }
 
 function txOf(setting: Setting, session: Session): MysqlTx {
@@ -125,35 +158,39 @@ function txOf(setting: Setting, session: Session): MysqlTx {
  */
 export async function writeTransaction<T>(setting: Setting, body: (tx: MysqlTx) => Op<T>): Promise<T> {
   const startedAt = setting.world.monotonic()
-  const session = await begin(setting, 'write')
+  const { session, ending } = await begin(setting, 'write')
   let result: T
   try {
     result = await runAsync(body(txOf(setting, session)))
     await leave(setting, session)
     refuseTooLong(setting, startedAt)
   } catch (error) {
-    // User code had the connection to itself, and may have left more behind than an open transaction.
-    if (TidemarkError.has(error, 'HANDLER_ENDED_TRANSACTION')) setting.client.destroy()
-    else await rollBack(setting, session)
+    if (session.tainted) setting.client.destroy()
+    else await rollBack(setting, session, ending)
     throw error
   }
-  await commit(setting, session)
+  await commit(setting, session, ending)
+  if (session.tainted) setting.client.destroy()
   return result
 }
 
 /** Runs `body` on one snapshot. The server refuses to write in it. */
 export async function readTransaction<T>(setting: Setting, body: (tx: MysqlTx) => Op<T>): Promise<T> {
-  const session = await begin(setting, 'read')
+  const { session, ending } = await begin(setting, 'read')
   try {
     return await runAsync(body(txOf(setting, session)))
   } finally {
-    await rollBack(setting, session)
+    await rollBack(setting, session, ending)
   }
 }
 
 /** The last look before COMMIT: one that is sent after the transaction is gone would answer "done". */
 async function leave(setting: Setting, session: Session): Promise<void> {
-  if (setting.borrowed && session.inTransaction) await session.control(giveBack(setting.dialect, setting.limits))
+  if (setting.borrowed && session.inTransaction) {
+    await session.control(giveBack(setting.dialect, setting.limits)).catch((error: unknown) => {
+      throw storeError(error)
+    })
+  }
   if (!(await session.refresh())) throw session.over()
 }
 
@@ -168,10 +205,10 @@ function refuseTooLong(setting: Setting, startedAt: number): void {
 }
 
 /** Sent once. What an error leaves open only the database can tell. */
-async function commit(setting: Setting, session: Session): Promise<void> {
+async function commit(setting: Setting, session: Session, ending: Ending): Promise<void> {
   session.end()
   try {
-    await onClient(setting.client).execute('COMMIT')
+    for (const sql of ending.commit) await onClient(setting.client).execute(sql)
   } catch (error) {
     // It may still be open, and hold the lock of the cursor row.
     setting.client.destroy()
@@ -180,11 +217,13 @@ async function commit(setting: Setting, session: Session): Promise<void> {
 }
 
 /** A connection that cannot say that it rolled back is closed, which makes the server do it. */
-async function rollBack(setting: Setting, session: Session): Promise<void> {
+async function rollBack(setting: Setting, session: Session, ending: Ending): Promise<void> {
   session.end()
   const executor = onClient(setting.client)
   try {
-    await executor.execute('ROLLBACK')
+    // XA END of one that the server has rolled back says so by an error; ROLLBACK tells whether all is well.
+    for (const sql of ending.rollback.slice(0, -1)) await executor.execute(sql).catch(() => {})
+    for (const sql of ending.rollback.slice(-1)) await executor.execute(sql)
     if (setting.borrowed) await executor.execute(giveBack(setting.dialect, setting.limits))
   } catch {
     setting.client.destroy()

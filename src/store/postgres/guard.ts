@@ -75,6 +75,7 @@ export class Guard {
   get raw(): PgClientLike {
     this.alive()
     if (this.#fatal) throw this.#fatal
+    this.#session.taint()
     this.#shield.raise().catch((error: unknown) => this.#noticed(error))
     return this.#session.client
   }

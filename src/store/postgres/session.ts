@@ -32,6 +32,7 @@ export class Session {
   #waiting = 0
   #ended: Error | undefined
   #broken = false
+  #tainted = false
   readonly #onError = (error: Error) => {
     this.#ended ??= error
   }
@@ -117,9 +118,14 @@ export class Session {
     this.#broken = true
   }
 
+  /** User code has the client to itself: what it leaves in the session must not meet anybody else. */
+  taint(): void {
+    this.#tainted = true
+  }
+
   release(): void {
     this.#stop.abort()
-    const destroy = !this.#isClean()
+    const destroy = this.#tainted || !this.#isClean()
     // A destroyed client still reports its end: the listener stays, and goes with it.
     if (!destroy) this.client.removeListener('error', this.#onError)
     this.client.release(destroy)
