@@ -16,6 +16,8 @@ import { type SimulationReport, shrink, simulate } from '../src/testkit/index.ts
 const USAGE = 'npm run simulate -- --seeds 1000 --from 1 [--workers 2] [--json] [--story] [--save FOLDER]'
 /** Failures that are shrunk and told; the others are only named. */
 const TOLD = 3
+/** A long run says how far it is. */
+const TOLD_EVERY = 1_000
 
 interface Settings {
   readonly from: number
@@ -105,6 +107,7 @@ async function allSeeds(settings: Settings): Promise<Map<number, Line>> {
   const lines = new Map<number, Line>()
   const take = (line: Line) => {
     lines.set(Number(line.seed), line)
+    if (lines.size % TOLD_EVERY === 0) console.log(`${lines.size} seeds are played`)
     if (!line.ok) console.log(`seed ${line.seed} FAILED, ${line.failure?.kind}: ${line.failure?.words.split('\n')[0]}`)
   }
   const codes = await Promise.all(Array.from({ length: settings.workers }, (_, i) => startWorker(i, settings, take)))

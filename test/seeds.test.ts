@@ -73,7 +73,7 @@ const beyond = {
 
 describe('a broken promise is found', () => {
   test('told by its kind, in words, and shrunk to the actions that it needs', { timeout: 120_000 }, async () => {
-    const seed = 5
+    const seed = 8
     const { ok, failure, story } = await simulate({ seed, options: beyond })
     expect(ok).toBe(false)
     expect(failure?.kind).toMatch(/^(content|oracle)$/)

@@ -1,4 +1,4 @@
-import type { Mutation } from './mutation.ts'
+import { type Mutation, only } from './mutation.ts'
 
 /** What the chain says: evidence, branches, the order of an answer, identity. */
 export const collectMutations: readonly Mutation[] = [
@@ -33,6 +33,23 @@ export const collectMutations: readonly Mutation[] = [
     find: 'const linked = linkedPrefix(position.cursor, headers)',
     replace: 'const linked = linkedPrefix(null, headers)',
     why: 'the next block need not stand on the cursor',
+    given: {
+      options: {
+        finality: 'depth',
+        finalDepth: 16,
+        minDepth: 0,
+        reorgDepth: 6,
+        density: 0.8,
+        latencyMs: 40,
+        maxEvents: 1,
+        pollMs: 50,
+        faults: [{ sibling: 0.35 }],
+        habits: [{}],
+        rates: only({ mine: 5, run: 20, reorg: 4, restart: 3, resume: 1, wait: 1 }),
+      },
+      because:
+        'the node must name its old branch at the one request that asks for what follows a cursor in the middle of the new one',
+    },
   },
   {
     name: 'blocks-cached-by-number',
@@ -134,6 +151,17 @@ export const collectMutations: readonly Mutation[] = [
     find: 'checkOneHash(logs) checkFits(asked, logs)',
     replace: 'if (logs.length < 0) checkOneHash(logs)\n  checkFits(asked, logs)',
     why: 'an answer mixes the logs of two branches',
+    given: {
+      options: {
+        watchers: ['undo'],
+        mixes: 1,
+        density: 0.8,
+        faults: [{}],
+        habits: [{}],
+        rates: only({ mine: 5, run: 20, reorg: 4, restart: 3, resume: 1, wait: 1 }),
+      },
+      because: 'the first of the mixed logs must be one of the right block, or the answer is refused for its hash',
+    },
   },
   {
     name: 'null-read-as-no-events',

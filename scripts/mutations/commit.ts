@@ -1,4 +1,4 @@
-import type { Mutation } from './mutation.ts'
+import { type Mutation, only } from './mutation.ts'
 
 /** The commit: marks, effects and cursor together, in order, once; and what a handler may not do. */
 export const commitMutations: readonly Mutation[] = [
@@ -223,6 +223,10 @@ export const commitMutations: readonly Mutation[] = [
     find: 'if (took > timeout) {',
     replace: 'if (took > timeout && timeout < 0) {',
     why: 'a handler that hangs and then returns is no failure',
+    given: {
+      options: { watchers: ['managed'], rates: only({ mine: 5, run: 10, handlerFault: 6, resume: 4 }) },
+      because: 'a statement after the deadline is refused by the guard: the function must hang and run none',
+    },
   },
   {
     name: 'permanent-error-retried',

@@ -1,4 +1,5 @@
 import type { SwarmOptions } from '../../src/testkit/simulator/options.ts'
+import type { ActionKind } from '../../src/testkit/simulator/plan.ts'
 
 /** A text of a source file and what stands in its place in the broken engine. */
 export interface Edit {
@@ -22,6 +23,11 @@ export interface Mutation extends Edit {
   readonly seeds?: { readonly limit: number; readonly because: string }
   /** Options that replace those of the seed, where few seeds draw what it takes, with the reason. */
   readonly given?: { readonly options: Partial<SwarmOptions>; readonly because: string }
+}
+
+/** These kinds of action, and no other. */
+export function only(rates: Partial<Record<ActionKind, number>>): SwarmOptions['rates'] {
+  return rates as SwarmOptions['rates']
 }
 
 /** A change that breaks no promise, or that a second guard makes up for: it cannot be caught, and why. */

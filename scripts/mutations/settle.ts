@@ -105,7 +105,7 @@ export const settleMutations: readonly Mutation[] = [
     name: 'block-settled-in-the-middle',
     breaks: 'P2',
     file: 'settle/settle.ts',
-    find: 'return { kept: kept.filter((one) => one.log.blockNumber < block), through: (block - 1) as BlockNumber }',
+    find: 'return { kept: whole, through: (whole.at(-1)?.log.blockNumber ?? block - 1) as BlockNumber }',
     replace: 'return { kept, through: block }',
     why: 'the last events of a block get no final stage when the batch is full',
   },

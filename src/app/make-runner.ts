@@ -46,7 +46,7 @@ function planOf(watcher: CompiledWatcher, row: WatcherRow): WatchPlan {
     startBlock: row.startBlock,
     endBlock: watcher.endBlock,
     at: watcher.at,
-    keepsUndo: watcher.undo !== undefined || watcher.final !== undefined,
+    keepsUndo: watcher.undo !== undefined,
     maxEvents: watcher.batch.maxEvents,
     accepts: (log) => isEvent(watcher, log),
   }

@@ -215,12 +215,18 @@ export class WatcherRunner {
       return { did: 'settle', events: 0, waitMs: 0 }
     } catch (error) {
       if (!(error instanceof EventFailure)) throw error
-      const before = error.block - 1
-      if (before > (row.settled ?? row.startBlock - 1)) {
-        await unwrap(settleThrough(this.run, expected, before as BlockRef['number'], finalized))
+      const before = await this.rememberedBelow(error.block)
+      if (before !== undefined && before > (row.settled ?? row.startBlock - 1)) {
+        await unwrap(settleThrough(this.run, expected, before, finalized))
       }
       throw error.error
     }
+  }
+
+  /** The line may only stand on a remembered block: else, after a reorg, no common ancestor is left at or above it. */
+  private async rememberedBelow(block: number): Promise<BlockRef['number'] | undefined> {
+    const trail = await this.run.store.read((tx) => wait(tx.trail.list(this.run.id)))
+    return trail.find((one) => one.number < block)?.number
   }
 
   private async idle(row: WatcherRow, step: Extract<SourceStep, { kind: 'idle' }>): Promise<StepResult> {

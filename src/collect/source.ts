@@ -24,7 +24,7 @@ export interface WatchPlan {
   /** Last block to apply, inclusive; null: follow for ever. */
   readonly endBlock: BlockNumber | null
   readonly at: At
-  /** Whether applied blocks are settled in a step of their own (undo kept, `final` stage), or at once when final. */
+  /** Whether the watcher declares `undo`: it then takes a reorg back, or says itself that it cannot. */
   readonly keepsUndo: boolean
   /** Logs a backfill step should not exceed by much. */
   readonly maxEvents: number

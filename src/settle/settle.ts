@@ -21,7 +21,9 @@ function wholeBlocks(
   const last = kept.at(-1)
   if (!last || kept.length < limit) return { kept, through: upTo }
   const block = last.log.blockNumber
-  return { kept: kept.filter((one) => one.log.blockNumber < block), through: (block - 1) as BlockNumber }
+  const whole = kept.filter((one) => one.log.blockNumber < block)
+  // A block with events is remembered: from the line on, the search for a common ancestor must find one.
+  return { kept: whole, through: (whole.at(-1)?.log.blockNumber ?? block - 1) as BlockNumber }
 }
 
 /** Reads until at least one whole block fits, so that a block with more events than the limit still settles. */

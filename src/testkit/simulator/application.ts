@@ -70,11 +70,11 @@ function checkUndo(db: SqliteDb, name: string, event: Transfer, memo: Memo, prob
   const settled =
     db.prepare('SELECT settled FROM tidemark_watchers WHERE name = ?').get(`${name}/${CHAIN}`)?.settled ?? -1
   const at = `block ${event.blockNumber}, log ${event.logIndex}`
-  if (memo.stableId !== event.stableId) probe.saw('undo', `${name}: undo of ${at} got the memo of another event`)
+  if (memo.stableId !== event.stableId) probe.sawInside('undo', `${name}: undo of ${at} got the memo of another event`)
   if (newest !== memo.n)
-    probe.saw('undo', `${name}: undo of ${at} is for entry ${memo.n} while entry ${newest} is newer`)
+    probe.sawInside('undo', `${name}: undo of ${at} is for entry ${memo.n} while entry ${newest} is newer`)
   if (Number(settled) >= Number(event.blockNumber))
-    probe.saw('settled', `${name}: ${at} is undone although ${settled} is settled`)
+    probe.sawInside('settled', `${name}: ${at} is undone although ${settled} is settled`)
 }
 
 function takeBack(db: SqliteDb, name: string, event: Transfer, memo: Memo): void {
@@ -102,6 +102,19 @@ function rowOf({ blockHash, args }: Transfer) {
   return { block: blockHash, sender: args.from, receiver: args.to, amount: args.value }
 }
 
+/** `prepare` tells which event it was called for; the handler compares. */
+function preparing(name: WatcherKind, probe: Probe) {
+  return async ({ event }: { event: Pick<Transfer, 'stableId'> }): Promise<string> => {
+    await probe.prepare(name)
+    return event.stableId
+  }
+}
+
+function checkPrepared(name: WatcherKind, event: Transfer, prepared: string, probe: Probe): void {
+  if (prepared !== event.stableId)
+    probe.sawInside('content', `${name}: a handler got what was prepared for another event`)
+}
+
 /** Everything at once: own SQL with a memo, managed rows, an undo function, a second stage. */
 function undoWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
   const { on, events, more } = common(options)
@@ -109,7 +122,9 @@ function undoWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> {
     on: { [CHAIN]: { ...on, at: options.at } },
     events,
     tables: { rows: rows({ table: 'undo_rows', columns: COLUMNS }) },
-    handle({ event, db, tables }) {
+    prepare: preparing('undo', probe),
+    handle({ event, db, tables, prepared }) {
+      checkPrepared('undo', event, prepared, probe)
       return probe.call('undo', 'handle', db, () => {
         tables.rows.insert(rowOf(event))
         return apply(db, 'undo', event)
@@ -138,7 +153,9 @@ function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> 
       paid: rows({ table: 'managed_paid', columns: COLUMNS }),
     },
     undo: 'managed',
-    handle({ event, db, tables }) {
+    prepare: preparing('managed', probe),
+    handle({ event, db, tables, prepared }) {
+      checkPrepared('managed', event, prepared, probe)
       return probe.call('managed', 'handle', db, () => tables.rows.insert(rowOf(event)))
     },
     final({ event, db, tables }) {
@@ -154,11 +171,13 @@ function onceWatcher(name: 'confirmed' | 'finalized', options: SwarmOptions, pro
   const irreversible = name === 'confirmed' && options.irreversible
   const ahead = irreversible ? ('latest' as const) : { confirmations: options.confirmations }
   const at = name === 'finalized' ? ('finalized' as const) : ahead
-  const handle = ({ event, db }: { event: Transfer; db: SqliteDb }) =>
-    probe.call(name, 'handle', db, () => apply(db, name, event))
+  const handle = ({ event, db, prepared }: { event: Transfer; db: SqliteDb; prepared: string }) => {
+    checkPrepared(name, event, prepared, probe)
+    return probe.call(name, 'handle', db, () => apply(db, name, event))
+  }
   const final = ({ event, db, memo }: { event: Transfer; db: SqliteDb; memo: Memo }) =>
     probe.call(name, 'final', db, () => pay(db, name, event, memo))
-  const prepare = () => probe.prepare(name)
+  const prepare = preparing(name, probe)
   const where = { [CHAIN]: { ...on, at } }
   const undo = irreversible ? ({ undo: 'irreversible' } as const) : {}
   if (!options.staged) return watch({ on: where, events, prepare, handle, ...undo, ...more })

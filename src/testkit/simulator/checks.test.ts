@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type Checked, checkWatcher } from './checks.ts'
+import { type Checked, checkForgotten, checkWatcher } from './checks.ts'
 import { SimulationFailure } from './failure.ts'
 import type { EffectLine, MarkLine, WatcherState, WatcherTables } from './inspector.ts'
 import { swarmOptions } from './options.ts'
@@ -196,6 +196,24 @@ describe('what is broken is told by its kind', () => {
       expect(kindOf(one)).toBe(kind)
     })
   }
+})
+
+test('what is due to be forgotten is, but for one step; and what is forgotten has no marks', () => {
+  const forgotten = (now: Partial<WatcherState>, left: readonly MarkLine[]) => () =>
+    checkForgotten({ ...options, retentionBlocks: 10 }, { ...state, ...now }, { ...tables, marks: left })
+  const far = { cursor: 290, settled: 285 }
+  expect(forgotten({ ...far, lowWater: 30 }, [])).not.toThrow()
+  expect(forgotten({ ...far, lowWater: 20 }, [])).toThrow(/were due up to 280/)
+  expect(forgotten({ ...far, lowWater: null }, marks)).toThrow(/forgotten up to 0, and were due up to 280/)
+  expect(forgotten({ ...far, lowWater: 30 }, marks)).toThrow(/still marked, at or below the low-water mark 30/)
+  expect(forgotten({ ...far, lowWater: 30 }, [{ block: 31, stable: '', place: '' }])).not.toThrow()
+})
+
+test('the low-water mark is judged where it is raised: a reorg takes the cursor back below it', () => {
+  const before = { ...state, lowWater: 3 }
+  const marked = tables.marks.filter(({ block }) => block > 3)
+  expect(kindOf(checked({ marks: marked }, { lowWater: 3 }, { before }))).toBeNull()
+  expect(kindOf(checked({ marks: marked }, { lowWater: 4 }, { before }))).toBe('marks')
 })
 
 test('while a person has moved the cursor back, marks above it are right', () => {

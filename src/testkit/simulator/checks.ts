@@ -273,12 +273,14 @@ function sums(now: WatcherState, tables: WatcherTables, row: CommitLine): void {
 }
 
 /** Everything that grows has a limit (P6), and forgetting stays behind it (P7). */
-function bounds({ now, tables, options, catchingUp }: Checked): void {
+function bounds({ now, before, tables, options, catchingUp }: Checked): void {
   const { retentionBlocks, undoLimitBlocks } = options
   const at = now.cursor ?? now.startBlock - 1
   const settled = now.settled ?? now.startBlock - 1
   if (catchingUp) return
-  must(now.lowWater === null || now.lowWater <= Math.min(settled, at - retentionBlocks), 'marks', () => {
+  // Judged where it is raised: a reorg later takes the cursor back, and not the mark.
+  const raised = now.lowWater !== (before?.lowWater ?? null)
+  must(!raised || (now.lowWater ?? 0) <= Math.min(settled, at - retentionBlocks), 'marks', () => {
     return `${now.kind}: marks are forgotten up to ${now.lowWater}; settled ${settled}, cursor ${at}, kept for ${retentionBlocks} blocks`
   })
   must(
@@ -290,6 +292,26 @@ function bounds({ now, tables, options, catchingUp }: Checked): void {
     tables.trail.size <= at - settled + 2,
     'bounds',
     () => `${now.kind}: ${tables.trail.size} blocks are remembered for ${at - settled}`,
+  )
+}
+
+/** Marks are forgotten in steps of so many blocks. */
+export const FORGET_STEP = 256
+
+/** At rest what was due to be forgotten is, but for one step (P6). */
+export function checkForgotten({ retentionBlocks }: SwarmOptions, now: WatcherState, tables: WatcherTables): void {
+  const due = Math.min(now.settled ?? -1, (now.cursor ?? -1) - retentionBlocks)
+  const low = now.lowWater ?? now.startBlock - 1
+  must(
+    due - low < FORGET_STEP,
+    'bounds',
+    () => `${now.kind}: marks are forgotten up to ${low}, and were due up to ${due}`,
+  )
+  none(
+    tables.marks,
+    'bounds',
+    (mark) => now.lowWater !== null && mark.block <= now.lowWater,
+    (mark) => `${now.kind}: ${mark.place} is still marked, at or below the low-water mark ${now.lowWater}`,
   )
 }
 

@@ -92,6 +92,19 @@ test('a dead process reaches the disk no more, and holds no lock', () => {
   expect(rows()).toBe(1)
 })
 
+test('a transaction is told when it begins and when it is on the disk, though the process never hears of it', () => {
+  const told: string[] = []
+  const began = () => told.push('began')
+  const committed = () => told.push(`committed, ${rows()} rows`)
+  driver = new CrashDriver({ snapshot: () => {}, struck: () => {}, began, committed })
+  const database = driver.open(disk.file)
+  driver.arm('commit-rolled-back', 1)
+  expect(transaction(database)).toBe(266)
+  driver.arm('die-after-commit', 1)
+  expect(transaction(database)).toBe('died')
+  expect(told).toEqual(['began', 'began', 'committed, 2 rows'])
+})
+
 test('a mishap strikes once, and disarming takes it back', () => {
   const database = driver.open(disk.file)
   driver.arm('busy', 1)

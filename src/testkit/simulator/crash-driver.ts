@@ -48,6 +48,16 @@ export interface CrashDriverOptions {
   snapshot(): void
   /** Tells that a mishap struck. */
   struck(mishap: Mishap, sql: string): void
+  /** A transaction begins: what happened in the one before is over. */
+  began?(): void
+  /** A transaction is on the disk, whatever the process hears of it. */
+  committed?(): void
+}
+
+function andThen<T>(work: () => T, then: (() => void) | undefined): T {
+  const result = work()
+  then?.()
+  return result
 }
 
 /** Mishaps that wait at once; more is a mistake of the plan. */
@@ -110,10 +120,18 @@ export class CrashDriver {
   around<T>(database: CountedDatabase, sql: string, work: () => T): T {
     if (this.dead) throw new Crashed('the process is dead')
     this.statements += 1
+    const told = this.#telling(sql, work)
     const mishap = this.#due(sql)
-    if (!mishap) return work()
+    if (!mishap) return told()
     this.#options.struck(mishap, sql)
-    return this.#play(mishap, database, work)
+    return this.#play(mishap, database, told)
+  }
+
+  /** The same work, with a word to whoever watches the transactions. */
+  #telling<T>(sql: string, work: () => T): () => T {
+    const { began, committed } = this.#options
+    if (isCommit(sql)) return () => andThen(work, committed)
+    return isBegin(sql) ? () => andThen(work, began) : work
   }
 
   #due(sql: string): Mishap | null {

@@ -150,6 +150,11 @@ export class Inspector {
     return row as { cursor: number | null; settled: number | null } | undefined
   }
 
+  /** What the last commit of a watcher wrote first: another one each time. */
+  nonceOf({ id }: WatcherState): string {
+    return String(this.#one('SELECT lower(hex(nonce)) AS nonce FROM tidemark_watchers WHERE id = ?').get(id)?.nonce)
+  }
+
   watchers(): WatcherState[] {
     return this.#isReady ? this.#all<RawWatcher>(WATCHERS).map(stateOf) : []
   }
@@ -175,7 +180,7 @@ export class Inspector {
   }
 
   /** What a person does with a database shell. */
-  moveCursor(watcher: WatcherState, block: number, hash: string): void {
+  moveCursor(watcher: Pick<WatcherState, 'id'>, block: number, hash: string): void {
     const update = this.#one('UPDATE tidemark_watchers SET cursor_block = ?, cursor_hash = ? WHERE id = ?')
     update.run(
       block,

@@ -17,6 +17,9 @@ export interface OperatorGround {
   readonly guardian: Guardian
 }
 
+/** What a person needs to look, and to change something; longer than any process goes without a look at the chain. */
+const PERSON_MS = 2_000
+
 const BY = { actor: 'simulator', reason: 'the plan says so' }
 
 /** The person beside the processes: pauses, resumes, corrects by hand, and moves cursors where the documents allow it. */
@@ -39,11 +42,15 @@ export class Operator {
     const { guardian } = this.#ground
     const said: string[] = []
     for (const watcher of inspector.watchers()) {
+      if (guardian.isMisplaced(watcher)) said.push(this.#putBack(inspector, watcher))
       const reorged = guardian.mayAccept(watcher)
       if (!reorged && !guardian.mayResume(watcher)) continue
+      // By then every process looks at the chain anew: a correction is right for the chain that it was made for.
+      if (reorged) await this.#ground.clock.sleep(PERSON_MS)
       const corrected = reorged ? this.#correct(inspector, watcher) : 0
-      // The word is for a reorg that a person sees: where the old branch has won back meanwhile, there is none.
-      const acceptReorg = reorged && (watcher.kind !== 'confirmed' || corrected > 0)
+      // The word is for a reorg that a person sees: where the old branch has won back meanwhile, there is none. A word that
+      // was given before a pause is gone with it, and is given again.
+      const acceptReorg = reorged && (watcher.kind !== 'confirmed' || corrected > 0 || guardian.isCorrected(watcher))
       await this.#admin((admin) => admin.resume(`${watcher.kind}/${CHAIN}`, BY, { acceptReorg }))
       said.push(
         acceptReorg
@@ -86,9 +93,15 @@ export class Operator {
    * Back to a block that is applied and not settled, while the cursor's own branch is the canonical one. Not where a block
    * may have been applied wrongly: what was left out would come late, out of its order.
    */
-  moveCursor(inspector: Inspector, kind: string, back: number): string {
-    const { chain, guardian, options } = this.#ground
+  async moveCursor(
+    inspector: Inspector,
+    kind: string,
+    { back, below }: { back: number; below: boolean },
+  ): Promise<string> {
+    const { chain, clock, guardian, options } = this.#ground
+    await clock.sleep(PERSON_MS)
     const found = inspector.watchers().find((watcher) => watcher.kind === kind)
+    if (below) return this.#misplace(inspector, found, back)
     if (!found || found.cursor === null || mayBeWrong(options) || guardian.busy(found)) return 'not now'
     const lowest = Math.max(found.settled ?? 0, found.lowWater ?? 0, found.startBlock)
     const target = chain.chain.blockByNumber(Math.max(found.cursor - back, lowest))
@@ -97,5 +110,21 @@ export class Operator {
     guardian.moved(found)
     inspector.moveCursor(found, target.number, target.hash)
     return `from ${found.cursor} to ${target.number}`
+  }
+
+  /** By mistake, to where marks are forgotten: the watcher must stop before it applies anything (C65). */
+  #misplace(inspector: Inspector, found: WatcherState | undefined, back: number): string {
+    const { chain, guardian } = this.#ground
+    const target = found?.lowWater && chain.chain.blockByNumber(Math.max(found.startBlock, found.lowWater - back))
+    if (!found || !target || guardian.busy(found) || guardian.isMisplaced(found)) return 'nothing was forgotten yet'
+    guardian.misplaced(found, target.number)
+    inspector.moveCursor(found, target.number, target.hash)
+    return `from ${found.cursor} to ${target.number}`
+  }
+
+  #putBack(inspector: Inspector, { kind }: WatcherState): string {
+    const { cursor, cursorHash, ...before } = this.#ground.guardian.putBack(kind)
+    inspector.moveCursor(before, cursor ?? 0, cursorHash)
+    return `put the cursor of ${kind} back to ${cursor}`
   }
 }

@@ -59,6 +59,12 @@ export interface SwarmOptions {
   readonly habits: readonly Partial<NodeHabits>[]
   /** How often the first reading of an unfinal block lies: a log left out, or made up. */
   readonly lies: number
+  /** How often the first reading of a block by its hash holds logs of its sibling, too. */
+  readonly mixes: number
+  /** How often the first answer to a request for logs is no list. */
+  readonly nulls: number
+  /** How often the first range over a block leaves out all its logs. Without blooms nothing would show it. */
+  readonly gaps: number
   /** How often each kind of action is drawn, compared with the others; 0: never in this run. */
   readonly rates: Readonly<Record<ActionKind, number>>
   /** Ends the chain's promise at the end of the plan: final blocks are replaced. */
@@ -76,11 +82,15 @@ const SURVIVED: readonly FaultName[] = [
   'emptyFresh',
 ]
 
+/** Blocks: a limit for undo up to this one is reached within a run. */
+const TIGHT_UNDO = 20
+
 /** Kinds that a run cannot do without, and how often they are drawn. */
 const ALWAYS: Partial<Record<ActionKind, readonly [number, number]>> = { mine: [3, 12], run: [6, 20] }
 
 const SOMETIMES: readonly ActionKind[] = [
   'reorg',
+  'reorgDuring',
   'winBack',
   'finality',
   'faults',
@@ -101,7 +111,8 @@ function spread(random: Random, low: number, high: number): number {
   return low * (high / low) ** random.next()
 }
 
-function drawRates(random: Random): Record<ActionKind, number> {
+/** A limit for undo that a run can reach, it should: finality stands still, or falls behind. */
+function drawRates(random: Random, undoLimitBlocks: number): Record<ActionKind, number> {
   // A violation comes once, at the end: it has no rate.
   const rates: Partial<Record<ActionKind, number>> = { violate: 0 }
   for (const [kind, range] of Object.entries(ALWAYS)) rates[kind as ActionKind] = spread(random.fork(kind), ...range)
@@ -109,6 +120,7 @@ function drawRates(random: Random): Record<ActionKind, number> {
     const own = random.fork(kind)
     rates[kind] = own.chance(0.6) ? spread(own, 0.3, 6) : 0
   }
+  if (undoLimitBlocks <= TIGHT_UNDO) rates.finality = Math.max(rates.finality ?? 0, 4)
   return rates as Record<ActionKind, number>
 }
 
@@ -173,7 +185,8 @@ function drawChain(random: Random) {
   const depths = drawDepths(random)
   return {
     ...depths,
-    reorgDepth: random.int(1, Math.max(depths.finalDepth, depths.minDepth) - 1),
+    // The deepest one replaces everything above the final block.
+    reorgDepth: random.int(1, Math.max(depths.finalDepth, depths.minDepth)),
     history: long ? random.int(270, 420) : random.pick([0, 0, 1, 3, 8, 20]),
     startBlock: random.pick([0, 1, 1, 1, 2, 5]),
     density: random.pick([0.2, 0.5, 0.8]),
@@ -188,10 +201,22 @@ function drawLimits(random: Random) {
     maxEvents: random.pick([1, 3, 10, 50, 500]),
     maxRange: random.pick([1, 4, 20, 500]),
     pollMs: random.pick([50, 200, 1000]),
-    undoLimitBlocks: random.chance(0.15) ? random.int(16, 24) : 20_000,
+    undoLimitBlocks: random.chance(0.15) ? random.int(16, TIGHT_UNDO) : 20_000,
     latencyMs: random.pick([0, 1, 5, 40]),
     handlerMs: random.pick([0, 0, 1, 30, 120]),
   }
+}
+
+/**
+ * Slips of the first provider, each told once a block. Whoever leaves out the logs of a block in a range and shows it empty by
+ * its hash, too, as `emptyFresh` does, is beyond what a bloom can find.
+ */
+function drawSlips(random: Random, bloom: SwarmOptions['bloom'], faults: FaultSettings | undefined) {
+  const share = (chance: number) => (random.chance(chance) ? Math.round(100 * spread(random, 0.05, 0.8)) / 100 : 0)
+  const mixes = share(0.4)
+  const gaps = share(0.3)
+  const nulls = share(0.3)
+  return { mixes, nulls, gaps: bloom === 'true' && faults?.emptyFresh === undefined ? gaps : 0 }
 }
 
 /** Whether an unfinal block may be applied otherwise than it is: something was left out of it, or made up. */
@@ -204,6 +229,8 @@ export function swarmOptions(seed: number | string): SwarmOptions {
   const random = new Random(seed).fork('swarm')
   const watchers = drawWatchers(random.fork('watchers'))
   const chain = drawChain(random.fork('chain'))
+  const limits = drawLimits(random.fork('limits'))
+  const providers = drawProviders(random.fork('providers'))
   const more = random.fork('more')
   return {
     actions: more.int(20, 60),
@@ -214,10 +241,11 @@ export function swarmOptions(seed: number | string): SwarmOptions {
     staged: more.chance(0.6),
     irreversible: more.chance(0.2),
     ...chain,
-    ...drawLimits(random.fork('limits')),
-    ...drawProviders(random.fork('providers')),
+    ...limits,
+    ...providers,
     lies: more.chance(0.3) ? Math.round(100 * spread(more, 0.02, 0.3)) / 100 : 0,
-    rates: drawRates(random.fork('rates')),
+    ...drawSlips(random.fork('slips'), chain.bloom, providers.faults[0]),
+    rates: drawRates(random.fork('rates'), limits.undoLimitBlocks),
     violation: more.chance(0.05),
   }
 }

@@ -20,6 +20,7 @@ test('300 seeds hold every kind of action, mishap and misbehaviour', () => {
   const kinds: readonly ActionKind[] = [
     'mine',
     'reorg',
+    'reorgDuring',
     'winBack',
     'finality',
     'faults',

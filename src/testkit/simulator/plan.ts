@@ -1,6 +1,6 @@
 import type { Random } from '../random.ts'
 import { REINCLUDES, type Reinclude } from '../reorg-plan.ts'
-import type { SwarmOptions } from './options.ts'
+import type { SwarmOptions, WatcherKind } from './options.ts'
 
 /** What a log of the plan is; accounts are numbers, values small. */
 export type LogPlan =
@@ -67,6 +67,8 @@ export type Misbehaviour =
   | 'rollback'
   /** Ends the transaction through `raw` and opens one that looks the same: only the nonce tells. */
   | 'reopen'
+  /** Writes through the handle of an earlier call, which it has kept. */
+  | 'stale'
 
 export const MISBEHAVIOURS: readonly Misbehaviour[] = [
   'throw',
@@ -77,6 +79,7 @@ export const MISBEHAVIOURS: readonly Misbehaviour[] = [
   'commit',
   'rollback',
   'reopen',
+  'stale',
 ]
 
 export type Stage = 'prepare' | 'handle' | 'undo' | 'final'
@@ -105,6 +108,16 @@ export type Action =
       readonly atRequest: number
       readonly steals: boolean
     }
+  /** A process is held up at its n-th request while blocks are replaced: what it has read and what it reads next do not fit (C31). */
+  | {
+      readonly kind: 'reorgDuring'
+      readonly process: number
+      readonly atRequest: number
+      readonly depth: number
+      readonly reinclude: Reinclude
+      readonly extraBlocks: number
+      readonly fresh: BlockPlan
+    }
   /** A process is held up at its n-th request while the operator pauses a watcher. */
   | { readonly kind: 'pauseDuring'; readonly process: number; readonly watcher: number; readonly atRequest: number }
   | { readonly kind: 'arm'; readonly process: number; readonly mishap: Mishap; readonly at: number }
@@ -121,8 +134,8 @@ export type Action =
     }
   | { readonly kind: 'resume' }
   | { readonly kind: 'pause'; readonly watcher: number }
-  /** A person moves the cursor back by hand, above the low-water mark. */
-  | { readonly kind: 'moveCursor'; readonly watcher: number; readonly back: number }
+  /** A person moves the cursor back by hand: above the low-water mark, or, by mistake, `below` it. */
+  | { readonly kind: 'moveCursor'; readonly watcher: number; readonly back: number; readonly below: boolean }
   | { readonly kind: 'violate'; readonly below: number; readonly fresh: BlockPlan }
 
 export type ActionKind = Action['kind']
@@ -162,12 +175,20 @@ function drawArm(random: Random, process: number): Action {
   return { kind: 'arm', process, mishap, at }
 }
 
-function drawHandlerFault(random: Random, watchers: number): Action {
-  const stage = random.pick(['prepare', 'handle', 'handle', 'undo', 'final'] as const)
+/** The functions that a watcher has, the handler twice as often. */
+function stagesOf(kind: WatcherKind | undefined, staged: boolean): readonly Stage[] {
+  const stages: readonly Stage[] =
+    kind === 'undo' ? ['prepare', 'handle', 'handle', 'undo'] : ['prepare', 'handle', 'handle']
+  return staged || kind === 'undo' || kind === 'managed' ? [...stages, 'final'] : stages
+}
+
+function drawHandlerFault(random: Random, { watchers, staged }: SwarmOptions): Action {
+  const watcher = random.int(0, watchers.length - 1)
+  const stage = random.pick(stagesOf(watchers[watcher], staged))
   const does = random.pick(stage === 'prepare' ? (['throw', 'hang'] as const) : MISBEHAVIOURS)
   return {
     kind: 'handlerFault',
-    watcher: random.int(0, watchers - 1),
+    watcher,
     stage,
     does,
     after: random.pick([0, 0, 1, 2, 5]),
@@ -183,17 +204,26 @@ function drawOverlap(random: Random, processes: number): Action {
 
 type Draw = (random: Random, options: SwarmOptions) => Action
 
+function drawReorg(random: Random, { reorgDepth, density }: SwarmOptions) {
+  return {
+    depth: random.int(1, reorgDepth),
+    reinclude: random.pick(REINCLUDES),
+    extraBlocks: random.pick([-1, 0, 1, 1, 1, 2]),
+    fresh: drawBlock(random, density / 2),
+  }
+}
+
 const DRAW: Readonly<Record<ActionKind, Draw>> = {
   mine: (random, { density }) => ({
     kind: 'mine',
     blocks: drawBlocks(random, random.pick([1, 1, 1, 2, 3, 6]), density),
   }),
-  reorg: (random, { reorgDepth, density }) => ({
-    kind: 'reorg',
-    depth: random.int(1, reorgDepth),
-    reinclude: random.pick(REINCLUDES),
-    extraBlocks: random.pick([-1, 0, 1, 1, 1, 2]),
-    fresh: drawBlock(random, density / 2),
+  reorg: (random, options) => ({ kind: 'reorg', ...drawReorg(random, options) }),
+  reorgDuring: (random, options) => ({
+    kind: 'reorgDuring',
+    process: random.int(0, options.processes - 1),
+    atRequest: random.int(1, 8),
+    ...drawReorg(random, options),
   }),
   winBack: (random, { density }) => ({
     kind: 'winBack',
@@ -230,13 +260,14 @@ const DRAW: Readonly<Record<ActionKind, Draw>> = {
     process: random.int(0, processes - 1),
     at: random.chance(0.2) ? random.pick(['latest', 'safe', 'finalized'] as const) : null,
   }),
-  handlerFault: (random, { watchers }) => drawHandlerFault(random, watchers.length),
+  handlerFault: drawHandlerFault,
   resume: () => ({ kind: 'resume' }),
   pause: (random, { watchers }) => ({ kind: 'pause', watcher: random.int(0, watchers.length - 1) }),
   moveCursor: (random, { watchers }) => ({
     kind: 'moveCursor',
     watcher: random.int(0, watchers.length - 1),
     back: random.int(1, 6),
+    below: random.chance(0.3),
   }),
   violate: (random, { density }) => ({ kind: 'violate', below: random.int(1, 3), fresh: drawBlock(random, density) }),
 }

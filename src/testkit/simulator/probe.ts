@@ -1,7 +1,7 @@
 import type { SqliteDatabaseLike } from '../../store/sqlite/driver.ts'
 import type { SqliteDb } from '../../store/sqlite/index.ts'
 import type { TestWorld } from '../test-world.ts'
-import type { FailureKind } from './failure.ts'
+import { type FailureKind, must } from './failure.ts'
 import type { Misbehaviour, Stage } from './plan.ts'
 
 /** Virtual milliseconds: above any limit that a run gives its handlers. */
@@ -31,6 +31,8 @@ function codeOf(stage: Stage, does: Misbehaviour): string {
       return 'TRANSACTION_LOST'
     case 'reopen':
       return 'NONCE_LOST'
+    case 'stale':
+      return 'SCOPE_DEAD'
   }
 }
 
@@ -45,13 +47,18 @@ interface Fault {
 /** Stands inside the user's functions: lets them misbehave as planned, and notes what must never be seen from there. */
 export class Probe {
   calls = 0
-  misbehaved = 0
+  /** Calls that went wrong on purpose, by stage and misbehaviour. */
+  readonly misbehaved: Record<string, number> = {}
   readonly #clock: TestWorld
   readonly #handlerMs: number
   #faults: Fault[] = []
   /** Codes that misbehaviour has provoked, by watcher. */
   readonly #provoked = new Map<string, Set<string>>()
   #seen: { kind: FailureKind; words: string } | null = null
+  /** What one of the user's functions did wrong since the last BEGIN. */
+  #wrong: string | null = null
+  /** The handle that a call of each watcher got last. */
+  readonly #kept = new Map<string, SqliteDb>()
 
   constructor(clock: TestWorld, handlerMs: number) {
     this.#clock = clock
@@ -81,6 +88,20 @@ export class Probe {
     this.#seen ??= { kind, words }
   }
 
+  /** As `saw`, from inside a transaction. One in which a function misbehaved may look like anything: it must end, and does not count. */
+  sawInside(kind: FailureKind, words: string): void {
+    if (this.#wrong === null) this.saw(kind, words)
+  }
+
+  began(): void {
+    this.#wrong = null
+  }
+
+  /** @throws {SimulationFailure} when a function of the user's misbehaved in the transaction that is on the disk now */
+  committed(): void {
+    must(this.#wrong === null, 'one commit', () => `a transaction was committed although ${this.#wrong}`)
+  }
+
   take(): { kind: FailureKind; words: string } | null {
     const seen = this.#seen
     this.#seen = null
@@ -91,19 +112,32 @@ export class Probe {
   call<T>(watcher: string, stage: Stage, db: SqliteDb, work: () => T): T {
     this.calls += 1
     this.#clock.tick(this.#handlerMs)
-    const does = this.#next(watcher, stage)
-    if (!does) return work()
-    this.misbehaved += 1
+    const kept = this.#kept.get(watcher)
+    this.#kept.set(watcher, db)
+    const planned = this.#next(watcher, stage)
+    if (!planned) return work()
+    // Before the first call there is no handle that could have been kept.
+    const does = planned === 'stale' && !kept ? 'throw' : planned
+    this.#count(stage, does)
     const codes = this.#provoked.get(watcher) ?? new Set()
     this.#provoked.set(watcher, codes.add(codeOf(stage, does)))
-    return misbehave(does, db, this.#clock, work)
+    return misbehave(does, { db, kept, clock: this.#clock, work, wrong: () => this.#goesWrong(watcher, stage, does) })
+  }
+
+  #count(stage: Stage, does: Misbehaviour): void {
+    const name = `${stage} ${does}`
+    this.misbehaved[name] = (this.misbehaved[name] ?? 0) + 1
+  }
+
+  #goesWrong(watcher: string, stage: Stage, does: Misbehaviour): void {
+    this.#wrong = `${stage} of ${watcher} did ${does}`
   }
 
   /** `prepare` of one event: it waits, and has no database. What it does wrong is tried again, and halts nothing. */
   async prepare(watcher: string): Promise<void> {
     const does = this.#next(watcher, 'prepare')
     if (!does) return
-    this.misbehaved += 1
+    this.#count('prepare', does)
     if (does === 'hang') await this.#clock.sleep(HANG_MS)
     else throw new Error('a fault of prepare')
   }
@@ -136,14 +170,30 @@ function reopen(db: SqliteDb): void {
   raw.exec('SAVEPOINT tidemark_handler')
 }
 
-function misbehave<T>(does: Misbehaviour, db: SqliteDb, clock: TestWorld, work: () => T): T {
-  if (does === 'throw') throw new Error('a fault of the handler')
+interface Call<T> {
+  readonly db: SqliteDb
+  readonly kept: SqliteDb | undefined
+  readonly clock: TestWorld
+  readonly work: () => T
+  /** Said after what comes before the work: a transaction that was begun anew forgets what was said before. */
+  readonly wrong: () => void
+}
+
+function before(does: Misbehaviour, { db, kept, clock }: Call<unknown>): void {
   if (does === 'hang') clock.tick(HANG_MS)
   if (does === 'swallow') swallow(() => db.exec('INSERT INTO table_that_is_not_there VALUES (1)'))
   if (does === 'rollback') swallow(() => db.exec('INSERT OR ROLLBACK INTO simulator_once VALUES (1)'))
   if (does === 'commit') (db.raw as SqliteDatabaseLike).exec('COMMIT')
+  if (does === 'stale') kept?.exec('UPDATE simulator_once SET id = id')
   if (does === 'reopen') reopen(db)
-  const result = work()
+}
+
+function misbehave<T>(does: Misbehaviour, call: Call<T>): T {
+  call.wrong()
+  if (does === 'throw') throw new Error('a fault of the handler')
+  before(does, call)
+  call.wrong()
+  const result = call.work()
   if (does === 'throw-after') throw new Error('a fault of the handler')
   return does === 'promise' ? (Promise.resolve(result) as T) : result
 }

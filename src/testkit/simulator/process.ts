@@ -14,6 +14,7 @@ import type { Disk } from './disk.ts'
 import { fail } from './failure.ts'
 import type { SwarmOptions } from './options.ts'
 import { CHAIN_ID } from './sim-chain.ts'
+import type { Slips } from './slips.ts'
 import { Gate, type Liar, ProcessTransport } from './transport.ts'
 
 /** The clock is everyone's, the randomness a process's own: two with the same tokens would not fence each other. */
@@ -58,20 +59,31 @@ export interface Ground {
   readonly disk: Disk
   readonly providers: readonly FakeRpc[]
   readonly liar: Liar
+  readonly slips: Slips
   /** What a process that starts now is configured with. */
   readonly watchers: () => Readonly<Record<string, Watcher>>
   readonly tally: Tally
   readonly log: (line: string) => void
   /** Checks what a process says of a watcher, at the moment it says so. */
   readonly claimed: (watcher: string, line: 'cursor' | 'settled', block: number | null) => void
+  /** Checks that a process which gave up blocks has those that come in their place. */
+  readonly reorged: (watcher: string, to: number | null, blocks: ReadonlySet<string>) => void
+  /** A transaction of some process begins, and is on the disk: the database is looked at before anything else happens. */
+  readonly began: () => void
+  readonly committed: () => void
 }
 
 /** What was counted over all processes. */
 export interface Tally {
   events: number
   crashes: number
-  /** Failures of the disk that a process lived through. */
-  diskFaults: number
+  /** Mishaps that struck, by name. */
+  readonly mishaps: Record<string, number>
+}
+
+/** Whether a process ends by it; it lives through the others. */
+export function isCrash(mishap: string): boolean {
+  return mishap.startsWith('die') || mishap.startsWith('power')
 }
 
 /** One instance of Tidemark, from its start to its end; after a crash the next incarnation takes its place. */
@@ -79,6 +91,8 @@ export class SimProcess {
   readonly index: number
   readonly gate = new Gate()
   driver: CrashDriver
+  /** Hashes of the blocks whose logs came to this incarnation. */
+  readonly blocks = new Set<string>()
   readonly #ground: Ground
   #tidemark: Tidemark
   #incarnation = 0
@@ -96,13 +110,15 @@ export class SimProcess {
   }
 
   #newDriver(): CrashDriver {
-    const { disk, tally, log } = this.#ground
+    const { disk, tally, log, began, committed } = this.#ground
     return new CrashDriver({
       snapshot: () => disk.snapshot(),
+      began,
+      committed,
       struck: (mishap, sql) => {
         this.#struck += 1
-        if (mishap.startsWith('die') || mishap.startsWith('power')) tally.crashes += 1
-        else tally.diskFaults += 1
+        tally.mishaps[mishap] = (tally.mishaps[mishap] ?? 0) + 1
+        if (isCrash(mishap)) tally.crashes += 1
         log(
           `   process ${this.index}: ${mishap} at statement ${this.driver.statements}, ${sql.trim().slice(0, 40).replace(/\s+/g, ' ')}`,
         )
@@ -111,7 +127,7 @@ export class SimProcess {
   }
 
   #transports(): ProcessTransport[] {
-    const { providers, clock, liar, options } = this.#ground
+    const { providers, clock, liar, slips, options } = this.#ground
     const { driver, gate } = this
     return providers.map(
       (rpc, i) =>
@@ -120,7 +136,9 @@ export class SimProcess {
           clock,
           gate,
           liar: i === 0 ? liar : null,
+          slips: i === 0 ? slips : null,
           latencyMs: options.latencyMs,
+          gotBlock: (blockHash) => this.blocks.add(blockHash),
           isDead: () => driver.dead,
         }),
     )
@@ -153,7 +171,7 @@ export class SimProcess {
   }
 
   #listen(tidemark: Tidemark): void {
-    const { tally, log, claimed } = this.#ground
+    const { tally, log, claimed, reorged } = this.#ground
     const driver = this.driver
     const tell = (line: string) => driver.dead || log(`   process ${this.index}: ${line}`)
     tidemark.on('applied', ({ watcher, from, to, events, duplicates }) => {
@@ -161,9 +179,10 @@ export class SimProcess {
       claimed(watcher, 'cursor', to)
       tell(`${watcher} applied ${from} to ${to}, ${events} events${duplicates > 0 ? `, ${duplicates} known` : ''}`)
     })
-    tidemark.on('undone', ({ watcher, to, events, why }) =>
-      tell(`${watcher} went back to ${to}, ${events} events undone (${why})`),
-    )
+    tidemark.on('undone', ({ watcher, to, events, why }) => {
+      if (why === 'reorg') reorged(watcher, to, this.blocks)
+      tell(`${watcher} went back to ${to}, ${events} events undone (${why})`)
+    })
     tidemark.on('settled', ({ watcher, through }) => {
       claimed(watcher, 'settled', through)
       tell(`${watcher} settled ${through}`)
@@ -182,6 +201,7 @@ export class SimProcess {
     this.driver.kill()
     this.gate.open()
     this.#incarnation += 1
+    this.blocks.clear()
     this.driver = this.#newDriver()
     this.#tidemark = this.#open()
   }

@@ -25,7 +25,7 @@ function transactionHash(...place: readonly number[]): Hex {
   return `0x7478${digits}${'0'.repeat(60 - digits.length)}`
 }
 
-type ReorgAction = Extract<Action, { kind: 'reorg' }>
+type ReorgAction = Extract<Action, { kind: 'reorg' | 'reorgDuring' }>
 type FinalityAction = Extract<Action, { kind: 'finality' }>
 
 /**
@@ -53,6 +53,11 @@ export class SimChain {
 
   get #follow() {
     return { depth: this.#options.finalDepth }
+  }
+
+  /** The highest head that was ever shown. */
+  get highest(): number {
+    return this.#highest
   }
 
   /** Whether some block with `confirmations` (1: the head itself) was replaced. */
@@ -133,6 +138,14 @@ export class SimChain {
     this.#abandoned.pop()
     this.#left(old, base)
     return `branch ${branch} is back above ${base}, head ${this.#head()}`
+  }
+
+  /** Another block of the same height, on another branch; null: there is none. */
+  siblingOf(hash: Hex): FakeBlock | null {
+    const block = this.chain.blockByHash(hash)
+    if (!block) return null
+    const others = this.chain.branches.map((branch) => this.chain.view({ branch }).blockByNumber(block.number))
+    return others.find((other) => other !== null && other.hash !== hash) ?? null
   }
 
   /** The newest block of `block`'s line that is canonical. */

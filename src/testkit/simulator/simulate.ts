@@ -27,6 +27,8 @@ export interface SimulationReport {
   readonly crashes: number
   /** Faults of providers, disk and handlers that struck, and lies that were told. */
   readonly faults: number
+  /** How often each fault, mishap, misbehaviour, lie and slip acted, by name; those that did not are left out. */
+  readonly acted: Readonly<Record<string, number>>
   /** SHA-256 of everything that happened, in hex: the same for the same seed, in any process. */
   readonly traceHash: string
   /** What happened, line by line. */
@@ -70,7 +72,7 @@ export async function simulate(input: SimulateInput): Promise<SimulationReport> 
   try {
     const failure = await play(simulation, planOf(input))
     if (failure) trace.add(`FAILED, ${failure.kind}: ${failure.words}`)
-    const { steps, tally, reorgs, faults } = simulation
+    const { steps, tally, reorgs, faults, acted } = simulation
     const { events, crashes } = tally
     return {
       seed: input.seed,
@@ -81,6 +83,7 @@ export async function simulate(input: SimulateInput): Promise<SimulationReport> 
       reorgs,
       crashes,
       faults,
+      acted,
       traceHash: trace.end(),
       story: trace.story,
     }

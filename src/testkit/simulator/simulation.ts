@@ -1,23 +1,29 @@
+import type { Hex } from '../../util/bytes.ts'
 import { type FakeRpc, fakeRpc } from '../fake-rpc.ts'
 import type { FaultSettings } from '../fault-plan.ts'
 import { Random } from '../random.ts'
 import { TestWorld } from '../test-world.ts'
 import { type Application, application } from './application.ts'
+import { FORGET_STEP } from './checks.ts'
 import { Disk } from './disk.ts'
 import { fail, must } from './failure.ts'
 import { Guardian } from './guardian.ts'
 import { Inspector, type WatcherState } from './inspector.ts'
 import { Operator } from './operator.ts'
 import type { SwarmOptions } from './options.ts'
+import { Overlaps } from './overlaps.ts'
 import { type Action, drawBlocks, type PlannedAction } from './plan.ts'
 import { Probe } from './probe.ts'
-import { type Ground, SimProcess, type Tally } from './process.ts'
+import { type Ground, isCrash, SimProcess, type Tally } from './process.ts'
 import { SimChain } from './sim-chain.ts'
+import { Slips } from './slips.ts'
 import type { Trace } from './trace.ts'
 import { Liar } from './transport.ts'
 import { wordsOf } from './words.ts'
 
 type Of<K extends Action['kind']> = Extract<Action, { kind: K }> & PlannedAction
+
+type Fork = Of<'reorg'> | Of<'reorgDuring'> | Of<'winBack'> | Of<'violate'>
 
 /** Rounds that the watchers get to settle once every fault has ended. */
 const LAST_ROUNDS = 60
@@ -43,19 +49,23 @@ export class Simulation {
   readonly chain: SimChain
   readonly probe: Probe
   readonly liar: Liar
+  readonly slips: Slips
   readonly providers: readonly FakeRpc[]
-  readonly tally: Tally = { events: 0, crashes: 0, diskFaults: 0 }
+  readonly tally: Tally = { events: 0, crashes: 0, mishaps: {} }
   readonly #options: SwarmOptions
   readonly #trace: Trace
   readonly #disk: Disk
   readonly #guardian: Guardian
   readonly #operator: Operator
   readonly #processes: SimProcess[]
+  readonly #overlaps: Overlaps
   #application: Application
   /** Which providers play their faults now. */
   readonly #unwell: boolean[]
   #knowsChain = false
   #inspector: Inspector
+  /** What was found after a commit, in the middle of a run: a throw from there would be the engine's. */
+  #broken: unknown = null
 
   constructor(seed: number | string, options: SwarmOptions, trace: Trace) {
     this.#options = options
@@ -68,6 +78,8 @@ export class Simulation {
     )
     this.probe = new Probe(this.clock, options.handlerMs)
     this.liar = new Liar(new Random(seed).fork('lies'), options.lies, (block) => block <= this.chain.floor)
+    const { mixes, nulls, gaps } = options
+    this.slips = new Slips({ random: new Random(seed).fork('slips'), chain: this.chain, mixes, nulls, gaps })
     this.providers = options.faults.map((faults, i) =>
       fakeRpc(this.chain.chain, {
         ...options.habits[i],
@@ -91,14 +103,36 @@ export class Simulation {
     this.#inspector = new Inspector(this.#disk.file)
     this.#inspector.exec(this.#application.schema)
     this.#processes = Array.from({ length: options.processes }, (_, i) => new SimProcess(this.#ground(seed), i))
+    this.#overlaps = new Overlaps({
+      processes: this.#processes,
+      operator: this.#operator,
+      inspector: () => this.#inspector,
+      powerCut: () => this.#powerCut(),
+      fork: (action) => this.#fork(action),
+    })
   }
 
   #ground(seed: number | string): Ground {
-    const { clock, providers, liar, tally } = this
+    const { clock, providers, liar, slips, tally } = this
     const log = (line: string) => this.#trace.add(line)
     const watchers = () => this.#application.watchers
     const claimed: Ground['claimed'] = (watcher, line, block) => this.#claimed(watcher, line, block)
-    return { seed, options: this.#options, clock, disk: this.#disk, providers, liar, watchers, tally, log, claimed }
+    const began = () => this.probe.began()
+    const committed = () => this.#committed()
+    const reorged: Ground['reorged'] = (watcher, to, blocks) => this.#reorged(watcher, to, blocks)
+    const common = { seed, options: this.#options, clock, disk: this.#disk, providers, liar, slips }
+    return { ...common, watchers, tally, log, claimed, reorged, began, committed }
+  }
+
+  /** Looks at the database as this commit has left it, before anything else happens. */
+  #committed(): void {
+    if (this.#broken !== null) return
+    try {
+      this.probe.committed()
+      this.#guardian.glance(this.#inspector)
+    } catch (error) {
+      this.#broken = error
+    }
   }
 
   /** A process reports what it has committed, and nothing else. */
@@ -108,16 +142,34 @@ export class Simulation {
       this.probe.saw('one commit', `${watcher} was reported with ${line} ${block}, and has ${found?.[line]}`)
   }
 
+  /** Nothing is given up before its replacement is on hand: some block of another line, at a height that was given up. */
+  #reorged(watcher: string, to: number | null, blocks: ReadonlySet<string>): void {
+    const left = this.#guardian.gaveUp(watcher)
+    if (!left) return
+    const replaces = (hash: string) => {
+      const number = this.chain.chain.blockByHash(hash as Hex)?.number ?? -1
+      return number > (to ?? -1) && number <= left.cursor && !left.hashes.has(hash)
+    }
+    if (![...blocks].some(replaces))
+      this.probe.saw('undo', `${watcher} went back to ${to} before it had what stands in the place of ${left.cursor}`)
+  }
+
   get reorgs(): number {
     return this.chain.reorgs
   }
 
+  /** What went wrong on purpose, by name: faults of providers, mishaps, misbehaviour of functions, lies and slips. */
+  get acted(): Readonly<Record<string, number>> {
+    const { mixes, nulls, gaps } = this.slips.made
+    const lists = [...this.providers.map((rpc) => rpc.log.faults), this.tally.mishaps, this.probe.misbehaved]
+    const acted: Record<string, number> = { lies: this.liar.told, mixes, nulls, gaps }
+    for (const [name, count] of lists.flatMap((list) => Object.entries(list))) acted[name] = (acted[name] ?? 0) + count
+    return Object.fromEntries(Object.entries(acted).filter(([, count]) => count > 0))
+  }
+
   /** Everything that went wrong on purpose and was not a crash. */
   get faults(): number {
-    const provided = this.providers
-      .flatMap((rpc) => Object.values(rpc.log.faults))
-      .reduce((sum, count) => sum + count, 0)
-    return provided + this.tally.diskFaults + this.probe.misbehaved + this.liar.told
+    return Object.entries(this.acted).reduce((sum, [name, count]) => (isCrash(name) ? sum : sum + count), 0)
   }
 
   close(): void {
@@ -129,7 +181,9 @@ export class Simulation {
   async perform(action: PlannedAction): Promise<void> {
     this.steps += 1
     this.#trace.add(wordsOf(action))
-    const outcome = await this.#act(action)
+    const outcome = await this.#act(action).catch((error: unknown) => {
+      throw this.#broken ?? error
+    })
     if (outcome) this.#trace.add(`   ${outcome}`)
     this.#afterwards()
     await this.clock.sleep(PAUSE_MS)
@@ -148,19 +202,21 @@ export class Simulation {
       case 'run':
         return this.#processes[action.process]?.run(action.budgetMs)
       case 'overlap':
-        return this.#overlap(action)
+        return this.#overlaps.overlap(action)
+      case 'reorgDuring':
+        return this.#overlaps.reorgDuring(action)
       case 'pauseDuring':
-        return this.#pauseDuring(action)
+        return this.#overlaps.pauseDuring(action, this.#kind(action.watcher))
       default:
         return this.#disturb(action)
     }
   }
 
   /** What a person corrects by hand is right for one chain only: it stands still until Tidemark has followed. */
-  #fork(action: Of<'reorg'> | Of<'winBack'> | Of<'violate'>): string {
+  #fork(action: Fork): string {
     if (this.#guardian.correcting) return 'not now: effects were corrected by hand'
-    if (action.kind === 'reorg') return this.chain.reorg(action)
-    return action.kind === 'winBack' ? this.chain.winBack(action) : this.chain.violate(action)
+    if (action.kind === 'winBack') return this.chain.winBack(action)
+    return action.kind === 'violate' ? this.chain.violate(action) : this.chain.reorg(action)
   }
 
   async #disturb(action: PlannedAction): Promise<string | undefined> {
@@ -186,10 +242,6 @@ export class Simulation {
       default:
         return this.#operate(action)
     }
-  }
-
-  #watcher(index: number): WatcherState | undefined {
-    return this.#inspector.watchers().find(({ kind }) => kind === this.#kind(index))
   }
 
   #kind(watcher: number): string {
@@ -229,89 +281,15 @@ export class Simulation {
       case 'pause':
         return this.#operator.pause(this.#inspector, this.#kind(action.watcher))
       case 'moveCursor':
-        return this.#operator.moveCursor(this.#inspector, this.#kind(action.watcher), action.back)
+        return this.#operator.moveCursor(this.#inspector, this.#kind(action.watcher), action)
       default:
         return undefined
     }
   }
 
-  async #overlap(action: Of<'overlap'>): Promise<string> {
-    const first = this.#processes[action.first] as SimProcess
-    const second = this.#processes[action.second] as SimProcess
-    return this.#held(first, action.atRequest, (run) => this.#meanwhile(action, first, second, run))
-  }
-
-  /** Holds a process up at one of its requests while `work` goes on; `work` lets it go and answers what came of it. */
-  async #held(
-    process: SimProcess,
-    atRequest: number,
-    work: (run: Promise<string>) => Promise<string>,
-  ): Promise<string> {
-    if (process.dead) process.start()
-    const arrived = process.gate.close(atRequest).then(() => true)
-    const run = process.run(5_000)
-    if (await Promise.race([arrived, run.then(() => false)])) return work(run)
-    return `${await this.#go(process, run)}; it was not held up`
-  }
-
-  /** A run that was held up while its watcher was paused changes nothing of it any more. */
-  async #pauseDuring(action: Of<'pauseDuring'>): Promise<string> {
-    const process = this.#processes[action.process] as SimProcess
-    return this.#held(process, action.atRequest, async (run) => {
-      const said = await this.#operator.pause(this.#inspector, this.#kind(action.watcher))
-      const before = this.#watcher(action.watcher)
-      const outcome = await this.#go(process, run)
-      if (said !== undefined) return `${outcome}; ${said}`
-      const after = this.#watcher(action.watcher)
-      must(
-        JSON.stringify(before) === JSON.stringify(after),
-        'cursor',
-        () => `${before?.kind}: its row changed while it was paused`,
-      )
-      return outcome
-    })
-  }
-
-  async #go(first: SimProcess, run: Promise<string>): Promise<string> {
-    first.gate.open()
-    return run
-  }
-
-  async #meanwhile(
-    action: Of<'overlap'>,
-    first: SimProcess,
-    second: SimProcess,
-    run: Promise<string>,
-  ): Promise<string> {
-    const owner = this.#tokens()
-    if (action.steals) first.driver.loseLock()
-    const other = await second.run(5_000)
-    this.#powerCut()
-    must(
-      action.steals || first.dead || second.dead || other === 'held' || other.startsWith('refused'),
-      'fencing',
-      () => `a second process ran beside the first: ${other}`,
-    )
-    const taken = this.#tokens() !== owner
-    const before = JSON.stringify(this.#inspector.watchers())
-    const outcome = await this.#go(first, run)
-    must(
-      !taken || JSON.stringify(this.#inspector.watchers()) === before,
-      'fencing',
-      () => `process ${first.index} woke up after process ${second.index} had taken over, and changed a watcher's row`,
-    )
-    return `first: ${outcome}; second: ${other}${taken ? ', which took over' : ''}`
-  }
-
-  #tokens(): string {
-    return this.#inspector
-      .watchers()
-      .map(({ token }) => token)
-      .join()
-  }
-
   /** What follows an action: the power may be out, and the database is looked at. */
   #afterwards(): void {
+    if (this.#broken !== null) throw this.#broken
     this.#powerCut()
     this.#learn()
     this.#guardian.look(this.#inspector)
@@ -333,6 +311,7 @@ export class Simulation {
     for (const rpc of this.providers) rpc.stopFaults()
     for (const { driver } of this.#processes) driver.disarm()
     this.liar.stop()
+    this.slips.stop()
     this.probe.stop()
     this.chain.heal()
     const { finalDepth, minDepth, confirmations } = this.#options
@@ -342,7 +321,7 @@ export class Simulation {
     )
     for (let round = 0; round < LAST_ROUNDS; round++) {
       await this.#round()
-      if (this.#unsettled().length === 0) return this.#guardian.verdict(this.#inspector)
+      if (this.#unsettled().length === 0) return this.#conclude()
     }
     const [watcher] = this.#unsettled()
     if (watcher)
@@ -350,6 +329,12 @@ export class Simulation {
         'liveness',
         `${watcher.kind} does not settle: cursor ${watcher.cursor}, settled ${watcher.settled}, ${watcher.state} ${watcher.code}, head ${this.chain.chain.head().number}`,
       )
+  }
+
+  async #conclude(): Promise<void> {
+    // Where there is enough to forget, that comes last: one more round brings it to its end.
+    if (this.chain.chain.head().number > FORGET_STEP) await this.#round()
+    this.#guardian.verdict(this.#inspector)
   }
 
   async #round(): Promise<void> {
@@ -363,14 +348,16 @@ export class Simulation {
     this.chain.mine(0xfffd, [[]])
   }
 
-  /** Watchers that have not settled the last block with events yet. */
+  /** Watchers that have not settled the last block with events yet, or do not stand on the final chain. */
   #unsettled(): WatcherState[] {
     const last = this.chain.chain.canonical().findLast((block) => block.logs.length > 0)?.number ?? -1
     const watchers = this.#inspector.watchers()
     must(watchers.length === this.#options.watchers.length, 'liveness', () => 'a watcher has no row')
     return watchers.filter((watcher) => {
-      const { state, settled, startBlock } = watcher
-      return !this.#guardian.hasEnded(watcher) && (state !== 'running' || (settled ?? -1) < Math.max(last, startBlock))
+      const { state, settled, startBlock, cursor, cursorHash } = watcher
+      if (this.#guardian.hasEnded(watcher)) return false
+      const left = this.chain.chain.blockByNumber(cursor ?? 0)?.hash !== cursorHash
+      return left || state !== 'running' || (settled ?? -1) < Math.max(last, startBlock)
     })
   }
 }

@@ -4,6 +4,7 @@ import { falsifyLogs } from '../log-lies.ts'
 import type { Random } from '../random.ts'
 import type { JsonObject } from '../rpc-format.ts'
 import type { TestWorld } from '../test-world.ts'
+import type { Slips } from './slips.ts'
 
 /** Holds a process up at one of its requests, so that another one can run meanwhile. */
 export class Gate {
@@ -87,6 +88,10 @@ export interface TransportOptions {
   readonly gate: Gate
   readonly liar: Liar | null
   readonly latencyMs: number
+  /** Lies of another kind than the liar's. */
+  readonly slips?: Slips | null
+  /** The logs of a block, asked for by its hash, have come. */
+  readonly gotBlock?: (blockHash: string) => void
   /** A dead process asks nobody any more. */
   readonly isDead: () => boolean
 }
@@ -102,12 +107,21 @@ export class ProcessTransport implements RpcTransport {
   }
 
   async send(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcOutcome[]> {
-    const { rpc, clock, gate, liar, latencyMs, isDead } = this.#options
+    const { rpc, clock, gate, latencyMs, isDead } = this.#options
     clock.tick(latencyMs)
     await gate.pass()
     if (isDead()) throw new Error('the process is dead')
     const outcomes = await rpc.send(calls, signal)
-    return liar ? outcomes.map((outcome, i) => liar.bend(calls[i] as RpcCall, outcome)) : outcomes
+    return outcomes.map((outcome, i) => this.#bent(calls[i] as RpcCall, outcome))
+  }
+
+  #bent(call: RpcCall, honest: RpcOutcome): RpcOutcome {
+    const { liar, slips, gotBlock } = this.#options
+    const slipped = slips?.bend(call, honest) ?? honest
+    const outcome = liar?.bend(call, slipped) ?? slipped
+    const { blockHash } = (call.params[0] ?? {}) as { blockHash?: string }
+    if (blockHash !== undefined && outcome.ok && Array.isArray(outcome.result)) gotBlock?.(blockHash)
+    return outcome
   }
 
   /** Tidemark takes `send`; the configuration asks for this one too. */

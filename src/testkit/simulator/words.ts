@@ -24,6 +24,8 @@ function what(action: PlannedAction): string {
       return `process ${action.process} runs for ${action.budgetMs} ms`
     case 'overlap':
       return `process ${action.first} is held up at request ${action.atRequest}${action.steals ? ' and loses its lock' : ''}, process ${action.second} runs`
+    case 'reorgDuring':
+      return `process ${action.process} is held up at request ${action.atRequest} during a reorg ${action.depth} deep, ${action.reinclude}, ${action.extraBlocks} blocks longer`
     case 'pauseDuring':
       return `process ${action.process} is held up at request ${action.atRequest}, the operator pauses watcher ${action.watcher}`
     case 'arm':
@@ -37,7 +39,7 @@ function what(action: PlannedAction): string {
     case 'pause':
       return `the operator pauses watcher ${action.watcher}`
     case 'moveCursor':
-      return `the operator moves the cursor of watcher ${action.watcher} back by ${action.back}`
+      return `the operator moves the cursor of watcher ${action.watcher} back by ${action.back}${action.below ? ', below the low-water mark' : ''}`
     case 'violate':
       return 'final blocks are replaced'
   }
