@@ -182,7 +182,9 @@ class Engine implements Tidemark {
     const { config, world, emit } = this
     const head = await this.headForNow(watcher)
     const { token } = lease
-    const row = await takeOver(this.store, watcher, { ...this.registration, token, head, seen, now: world.now() })
+    const confirm = () => lease.confirm()
+    const taker = { ...this.registration, token, confirm, head, seen, now: world.now() }
+    const row = await takeOver(this.store, watcher, taker)
     const chain = this.chains.get(watcher.chainName)
     return makeRunner({ watcher, row, chain, lease, config, world, signal, emit, seen, onError: this.onError })
   }
