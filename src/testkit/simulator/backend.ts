@@ -57,6 +57,8 @@ export interface Inspection {
   readonly knowsChain: boolean
   linesOf(watcher: string): { readonly cursor: number | null; readonly settled: number | null } | undefined
   nonceOf(watcher: WatcherState): string
+  /** The tokens of the leases as they stand, expired or not, in hex, by the whole name of the watcher. */
+  leases(): ReadonlyMap<string, string>
   watchers(): WatcherState[]
   tables(watcher: WatcherState): WatcherTables
   /** What a person does with a database shell. */
@@ -70,6 +72,8 @@ export interface Inspection {
 export interface Backend {
   /** Whether several processes run at once, each watcher held by one of them. */
   readonly shared: boolean
+  /** How many processes a run has. */
+  processes(options: SwarmOptions): number
   application(options: SwarmOptions, probe: Probe): Application
   /** A look from outside; makes the tables of the application where they are not there yet. */
   inspect(application: Application): Inspection

@@ -1,4 +1,5 @@
 import type { TestWorld } from '../test-world.ts'
+import { CHAIN } from './application.ts'
 import type { FreezableDriver, Inspection } from './backend.ts'
 import { must } from './failure.ts'
 import type { WatcherState } from './inspector.ts'
@@ -89,7 +90,7 @@ export class Freezes {
       must(left.size === 0, 'fencing', () => {
         return `process ${process} is frozen for longer than its lease, and process ${other} could not take ${[...left].join(', ')} over: ${outcome}`
       })
-    const took = [...held].filter((kind) => !left.has(kind))
+    const took = [...held].filter((watcher) => !left.has(watcher))
     await this.bury()
     return `process ${other}: ${outcome}${took.length > 0 ? `, which took over ${took.join(', ')}` : ''}`
   }
@@ -134,7 +135,7 @@ export class Freezes {
     powerCut()
     const left = this.#heldBy(action.first)
     const sound = !first.dead && !second.dead && !first.struck && !second.struck
-    const wrong = [...held].filter((kind) => left.has(kind) === action.steals)
+    const wrong = [...held].filter((watcher) => left.has(watcher) === action.steals)
     must(!sound || wrong.length === 0, 'fencing', () => {
       const what = action.steals ? 'did not take over' : 'took over, although its lease was renewed,'
       return `process ${action.second} ${what} ${wrong.join(', ')} of process ${action.first}: ${outcome}`
@@ -156,11 +157,11 @@ export class Freezes {
     return this.#process(index).driver as FreezableDriver
   }
 
-  /** The watchers whose rows hold a token of the process. */
+  /** The watchers whose leases hold a token of the process, expired or not. */
   #heldBy(index: number): ReadonlySet<string> {
     const { tokens } = this.#driver(index)
-    const rows = this.#ground.inspector().watchers()
-    return new Set(rows.filter(({ token }) => tokens.has(token)).map(({ kind }) => kind))
+    const leases = [...this.#ground.inspector().leases()]
+    return new Set(leases.filter(([, token]) => tokens.has(token)).map(([watcher]) => watcher))
   }
 
   /**
@@ -170,9 +171,10 @@ export class Freezes {
   async #wakes(index: number, go: () => Promise<string>): Promise<string> {
     const { inspector, refresh } = this.#ground
     const old = new Set(this.#driver(index).tokens)
+    const held = this.#heldBy(index)
     const foreign = inspector()
       .watchers()
-      .filter(({ token }) => !old.has(token))
+      .filter(({ kind }) => !held.has(`${kind}/${CHAIN}`))
     const process = this.#process(index)
     process.disturbed = true
     const outcome = await go()

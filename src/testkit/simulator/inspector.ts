@@ -158,6 +158,11 @@ export class Inspector implements Inspection {
     return String(this.#one('SELECT lower(hex(nonce)) AS nonce FROM tidemark_watchers WHERE id = ?').get(id)?.nonce)
   }
 
+  /** There are none: the file has one lock. */
+  leases(): ReadonlyMap<string, string> {
+    return new Map()
+  }
+
   watchers(): WatcherState[] {
     return this.#isReady ? this.#all<RawWatcher>(WATCHERS).map(stateOf) : []
   }

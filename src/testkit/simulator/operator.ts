@@ -57,6 +57,7 @@ export class Operator {
           : `resumed ${watcher.kind}`,
       )
     }
+    await inspector.refresh()
     return said.length > 0 ? said.join(', ') : undefined
   }
 
@@ -85,6 +86,7 @@ export class Operator {
     const found = inspector.watchers().find((watcher) => watcher.kind === kind)
     if (found?.state !== 'running') return 'it does not run'
     await this.#admin((admin) => admin.pause(`${kind}/${CHAIN}`, BY))
+    await inspector.refresh()
     return undefined
   }
 

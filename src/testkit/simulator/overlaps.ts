@@ -69,7 +69,6 @@ export class Overlaps {
         .find((one) => one.kind === kind)
     return this.#held(process, action.atRequest, async (run) => {
       const said = await operator.pause(inspector(), kind)
-      await this.#ground.refresh()
       const before = watcher()
       const outcome = await this.#go(process, run)
       await this.#ground.refresh()

@@ -144,6 +144,11 @@ export class Probe {
     return { does, kept, wrong: () => this.#goesWrong(watcher, stage, does) }
   }
 
+  /** Time passes in the middle of a call. */
+  passes(ms: number): void {
+    this.#clock.tick(ms)
+  }
+
   #count(stage: Stage, does: Misbehaviour): void {
     const name = `${stage} ${does}`
     this.misbehaved[name] = (this.misbehaved[name] ?? 0) + 1

@@ -248,7 +248,8 @@ export class SimProcess {
   /** Only a failing disk may make `runOnce` throw: anything else is written down or waited out. */
   #refused(error: unknown): string {
     if (this.dead) return 'died'
-    if (TidemarkError.is(error) && error.kind === 'retries' && (this.#struck > 0 || this.disturbed)) return `refused: ${error.code}`
+    if (TidemarkError.is(error) && error.kind === 'retries' && (this.#struck > 0 || this.disturbed))
+      return `refused: ${error.code}`
     return fail(
       'unexpected',
       `runOnce of process ${this.index} threw: ${error instanceof Error ? error.message : String(error)}`,

@@ -1,9 +1,9 @@
 import type { Hex } from '../../util/bytes.ts'
+import type { Maybe } from '../../util/op.ts'
 import { type FakeRpc, fakeRpc } from '../fake-rpc.ts'
 import type { FaultSettings } from '../fault-plan.ts'
 import { Random } from '../random.ts'
 import { TestWorld } from '../test-world.ts'
-import type { Maybe } from '../../util/op.ts'
 import { type Application, CHAIN } from './application.ts'
 import type { Backend, Inspection, ProcessDriver } from './backend.ts'
 import { FORGET_STEP } from './checks.ts'
@@ -66,6 +66,8 @@ export class Simulation {
   /** Which providers play their faults now. */
   readonly #unwell: boolean[]
   #knowsChain = false
+  /** By how much the wall clock is wrong. */
+  #jumped = 0
   #inspector: Inspection
   /** What was found after a commit, in the middle of a run: a throw from there would be the engine's. */
   #broken: unknown = null
@@ -109,7 +111,10 @@ export class Simulation {
     })
     this.#application = this.#backend.application(options, this.probe)
     this.#inspector = this.#backend.inspect(this.#application)
-    this.#processes = Array.from({ length: options.processes }, (_, i) => new SimProcess(this.#ground(seed), i))
+    this.#processes = Array.from(
+      { length: this.#backend.processes(options) },
+      (_, i) => new SimProcess(this.#ground(seed), i),
+    )
     const common = this.#common()
     const freezes = new Freezes({ ...common, clock: this.clock, nameOf: (n) => `${this.#kind(n)}/${CHAIN}` })
     this.#freezes = freezes
@@ -256,7 +261,7 @@ export class Simulation {
       case 'wait':
         return void (await this.clock.sleep(action.ms))
       case 'wallJump':
-        return this.clock.jumpWallClock(action.ms) as undefined
+        return this.#jump(action.ms)
       case 'arm':
         return this.#processes[action.process]?.driver.arm(action.mishap, action.at) as undefined
       case 'restart':
@@ -295,6 +300,11 @@ export class Simulation {
     if (this.#knowsChain || !this.#inspector.knowsChain) return
     this.#knowsChain = true
     this.#applyFaults()
+  }
+
+  #jump(ms: number): undefined {
+    this.#jumped += ms
+    this.clock.jumpWallClock(ms)
   }
 
   async #restart({ process, at }: Of<'restart'>): Promise<undefined> {
@@ -346,6 +356,8 @@ export class Simulation {
     this.slips.stop()
     this.probe.stop()
     await this.#freezes.thawAll()
+    // A clock that was set back by a day holds up forgetting for a day, where other transactions may be open.
+    if (this.#backend.shared) this.#jump(-this.#jumped)
     this.chain.heal()
     const { finalDepth, minDepth, confirmations } = this.#options
     this.chain.mine(
@@ -365,8 +377,10 @@ export class Simulation {
   }
 
   async #conclude(): Promise<void> {
-    // Where there is enough to forget, that comes last: one more round brings it to its end.
-    if (this.chain.chain.head().number > FORGET_STEP) await this.#round()
+    // Where there is enough to forget, that comes last: one more round brings it to its end, and another one where marks
+    // stay until no older transaction can be open.
+    const rounds = this.chain.chain.head().number > FORGET_STEP ? (this.#backend.shared ? 2 : 1) : 0
+    for (let round = 0; round < rounds; round++) await this.#round()
     this.#guardian.verdict(this.#inspector)
   }
 

@@ -11,6 +11,7 @@ import type { SwarmOptions } from './options.ts'
 export class SqliteBackend implements Backend {
   readonly shared = false
   readonly application = application
+  readonly processes = ({ processes }: SwarmOptions) => processes
   readonly #disk: Disk
   #made = false
 
