@@ -43,7 +43,7 @@ export class PgBackend implements Backend {
     this.#pool = pool
     this.#clock = clock
     this.#work = new RealWork(clock)
-    this.#query = (text, values) => this.#work.of(() => query(text, values))
+    this.#query = (...what) => this.#work.of(() => query(...what))
     this.#inspector = new PgInspector(this.#query)
   }
 

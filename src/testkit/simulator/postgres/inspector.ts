@@ -78,7 +78,8 @@ export interface Version {
   readonly revision: number
 }
 
-export type Query = (text: string, values?: unknown[]) => Promise<readonly Record<string, unknown>[]>
+/** @param name prepares it under this name */
+export type Query = (text: string, values?: unknown[], name?: string) => Promise<readonly Record<string, unknown>[]>
 
 const NOTHING: Everything = { watchers: [], nonces: [], marks: [], kept: [], trail: [], commits: [], chains: [] }
 
@@ -97,7 +98,7 @@ export class PgInspector implements Inspection {
   }
 
   async refresh(): Promise<void> {
-    const [row] = await this.#query(READ)
+    const [row] = await this.#query(READ, [], 'everything')
     this.#before = this.versions()
     this.#leases = new Map(Object.entries(JSON.parse(String(row?.leases)) as Record<string, string>))
     const text = String(row?.everything)
