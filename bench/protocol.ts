@@ -94,7 +94,15 @@ class Protocol {
     const lease = await store.acquire(watcher.name)
     if (!lease) throw new Error('the watcher is held by another process')
     const { token } = lease
-    const taker = { token, head: null, seen: new Seen(), now: 0, configured: new Set(WORKS), accept: undefined }
+    const taker = {
+      token,
+      confirm: () => true,
+      head: null,
+      seen: new Seen(),
+      now: 0,
+      configured: new Set(WORKS),
+      accept: undefined,
+    }
     const { row } = await takeOver(store, watcher, taker)
     const stop = new AbortController()
     const { signal } = stop

@@ -4,16 +4,21 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'
-import { type SimulationReport, shrink, simulate } from '../src/testkit/index.ts'
+import { type SimulateInput, type SimulationReport, shrink, simulate } from '../src/testkit/index.ts'
+import { makeDatabase, PgDatabase, serverUrl } from '../src/testkit/simulator/postgres/database.ts'
 
 /**
- * `npm run simulate -- --seeds 1000 --from 1 [--workers 2] [--json] [--story] [--save FOLDER]`
+ * `npm run simulate -- --seeds 1000 --from 1 [--store postgres] [--workers 2] [--json] [--story] [--save FOLDER]`
  *
  * Runs seeds and tells which fail, each with the command that repeats it and a shrunk story. `--json`: the last line is
  * one object with the totals, and with a hash over the traces of all seeds in order. `--save` keeps shrunk runs as files
  * for `test/seeds`.
+ *
+ * `--store postgres`: on the server of TIDEMARK_TEST_POSTGRES, else the standard one of this host; each worker makes a
+ * database of its own there, and drops it.
  */
-const USAGE = 'npm run simulate -- --seeds 1000 --from 1 [--workers 2] [--json] [--story] [--save FOLDER]'
+const USAGE =
+  'npm run simulate -- --seeds 1000 --from 1 [--store sqlite|postgres] [--workers 2] [--json] [--story] [--save FOLDER]'
 /** Failures that are shrunk and told; the others are only named. */
 const TOLD = 3
 /** A long run says how far it is. */
@@ -26,16 +31,24 @@ interface Settings {
   readonly json: boolean
   readonly story: boolean
   readonly save: string | undefined
+  readonly store: string
   /** Which worker this process is; undefined: the parent. */
   readonly worker: number | undefined
 }
 
 type Line = Omit<SimulationReport, 'story'>
+type Where = Pick<SimulateInput, 'database'>
 
 function whole(text: string, name: string, min: number): number {
   const value = Number(text)
   if (Number.isSafeInteger(value) && value >= min) return value
   console.error(`--${name} takes a whole number from ${min}, got ${text}\n${USAGE}`)
+  process.exit(2)
+}
+
+function known(store: string): string {
+  if (store === 'sqlite' || store === 'postgres') return store
+  console.error(`--store takes sqlite or postgres, got ${store}\n${USAGE}`)
   process.exit(2)
 }
 
@@ -49,10 +62,12 @@ function settings(): Settings {
     json: flag,
     story: flag,
     save: { type: 'string' },
+    store: text('sqlite'),
     worker: { type: 'string' },
   } as const
   const { values } = parseArgs({ options })
   const { json, story, save } = values
+  const store = known(values.store)
   const workers = whole(values.workers, 'workers', 1)
   const worker = values.worker === undefined ? undefined : whole(values.worker, 'worker', 0)
   return {
@@ -62,22 +77,37 @@ function settings(): Settings {
     json,
     story,
     save,
+    store,
     worker,
   }
 }
 
 /** The seeds of one worker: every n-th, so that both have as much to do. */
-async function work({ from, seeds, workers, worker = 0 }: Settings): Promise<void> {
-  for (let seed = from + worker; seed < from + seeds; seed += workers) {
-    const { story: _, ...line } = await simulate({ seed })
-    process.stdout.write(`${JSON.stringify(line)}\n`)
+function work({ from, seeds, workers, worker = 0, store }: Settings): Promise<void> {
+  return onDatabase(store, async (where) => {
+    for (let seed = from + worker; seed < from + seeds; seed += workers) {
+      const { story: _, ...line } = await simulate({ seed, ...where })
+      process.stdout.write(`${JSON.stringify(line)}\n`)
+    }
+  })
+}
+
+/** Gives `play` what runs on this kind of database need, and takes it away afterwards. */
+async function onDatabase(store: string, play: (where: Where) => Promise<void>): Promise<void> {
+  if (store === 'sqlite') return play({})
+  const made = await makeDatabase(serverUrl(process.env))
+  try {
+    const database = await PgDatabase.open(made.url)
+    await play({ database }).finally(() => database.close())
+  } finally {
+    await made.drop()
   }
 }
 
 /** Starts a worker and hands on its lines. Resolves with its exit code. */
 function startWorker(
   worker: number,
-  { from, seeds, workers }: Settings,
+  { from, seeds, workers, store }: Settings,
   onLine: (line: Line) => void,
 ): Promise<number> {
   const [jiti = '', script = ''] = process.argv
@@ -90,6 +120,8 @@ function startWorker(
     String(workers),
     '--worker',
     String(worker),
+    '--store',
+    store,
   ]
   const child = spawn(process.execPath, [...process.execArgv, ...entryOf(jiti, script), ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -129,9 +161,10 @@ function totals({ from, seeds }: Settings, lines: ReadonlyMap<number, Line>) {
   return { seeds, failed, ...sum, traceHash: hash.digest('hex') }
 }
 
-async function tell(seed: number, save: string | undefined): Promise<void> {
-  console.log(`\nseed ${seed}: npm run simulate -- --seeds 1 --from ${seed} --story`)
-  const shrunk = await shrink({ seed })
+async function tell(seed: number, { save, store }: Settings, where: Where): Promise<void> {
+  const on = store === 'sqlite' ? '' : ` --store ${store}`
+  console.log(`\nseed ${seed}: npm run simulate -- --seeds 1 --from ${seed}${on} --story`)
+  const shrunk = await shrink({ seed, ...where })
   if (!shrunk) return console.log('  it does not fail again: something outside the seed decides')
   console.log(`  shrunk to ${shrunk.plan.length} actions in ${shrunk.tries} runs:`)
   for (const line of shrunk.report.story) console.log(`  ${line}`)
@@ -149,16 +182,20 @@ async function tell(seed: number, save: string | undefined): Promise<void> {
 async function main(): Promise<void> {
   const all = settings()
   if (all.worker !== undefined) return work(all)
-  if (all.story) {
-    for (let seed = all.from; seed < all.from + all.seeds; seed++)
-      await simulate({ seed, onStep: (line) => console.log(line) })
-  }
+  if (all.story)
+    await onDatabase(all.store, async (where) => {
+      for (let seed = all.from; seed < all.from + all.seeds; seed++)
+        await simulate({ seed, ...where, onStep: (line) => console.log(line) })
+    })
   const lines = await allSeeds(all)
   const failed = [...lines.values()]
     .filter((line) => !line.ok)
     .map((line) => Number(line.seed))
     .sort((a, b) => a - b)
-  for (const seed of failed.slice(0, TOLD)) await tell(seed, all.save)
+  if (failed.length > 0)
+    await onDatabase(all.store, async (where) => {
+      for (const seed of failed.slice(0, TOLD)) await tell(seed, all, where)
+    })
   const sums = totals(all, lines)
   console.log(
     all.json

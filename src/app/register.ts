@@ -5,7 +5,7 @@ import { filterChanges } from '../handle/filter-change.ts'
 import type { CompiledWatcher } from '../handle/watch.ts'
 import type { CursorChange, HaltReason, NewWatcher, Store, WatcherRow } from '../store/store.ts'
 import { invariant } from '../util/invariant.ts'
-import { wait } from '../util/op.ts'
+import { type Maybe, wait } from '../util/op.ts'
 import type { Seen } from './seen.ts'
 
 /** Written into a row that is older than what this process has seen of it. */
@@ -26,6 +26,8 @@ export interface Registration {
 export interface TakeOver extends Registration {
   /** The fencing token of its lease: whoever held the watcher before can commit no more. */
   readonly token: Uint8Array
+  /** Whether that lease is still held, by the store's own word. */
+  readonly confirm: () => Maybe<boolean>
   /** The head, for `startBlock: 'now'` of a watcher without a row; null otherwise. */
   readonly head: BlockNumber | null
   /** What this process knows of the row. */
@@ -124,7 +126,8 @@ export interface Taken {
 /**
  * Finds or makes the row of a watcher and its managed tables, and writes the lease's token into the row, in one transaction
  * that waits for a commit which the former holder has under way.
- * @throws {TidemarkError} as `checkWatchers`: nothing was changed
+ * @throws {TidemarkError} as `checkWatchers`, and `FENCED` when the lease was lost before its token was written: a process
+ *   that was held up on the way must not fence the one that has taken over from it (P9). Nothing was changed
  */
 export async function takeOver(store: Store, watcher: CompiledWatcher, taker: TakeOver): Promise<Taken> {
   const taken = await store.transact(function* (tx) {
@@ -133,6 +136,11 @@ export async function takeOver(store: Store, watcher: CompiledWatcher, taker: Ta
     const row = yield* wait(tx.cursors.lock(made.id))
     invariant(row, 'a watcher that was just read must be there', { watcher: watcher.name })
     refuseChange(watcher, row, taker.accept)
+    if (!(yield* wait(taker.confirm()))) {
+      throw new TidemarkError('FENCED', 'The lease was lost before the watcher was taken over', {
+        values: { watcher: watcher.name },
+      })
+    }
     for (const { table, columns } of Object.values(watcher.tables)) {
       yield* wait(tx.managed.ensureTable({ table, columns }))
     }

@@ -190,7 +190,8 @@ class Engine implements Tidemark {
     const { config, world, emit } = this
     const head = await this.headForNow(watcher)
     const { token } = lease
-    const taker = { ...this.registration, token, head, seen, now: world.now() }
+    const confirm = () => lease.confirm()
+    const taker = { ...this.registration, token, confirm, head, seen, now: world.now() }
     const { row, halted } = await takeOver(this.store, watcher, taker)
     if (halted) emit('halted', { watcher: watcher.name, reason: halted })
     const chain = this.chains.get(watcher.chainName)

@@ -71,6 +71,12 @@ export interface Lease {
   readonly token: Uint8Array
   /** Aborts once the lease is lost, or could not be renewed in time. */
   readonly lost: AbortSignal
+  /**
+   * Asks the store whether the lease is still held, and extends it. For who writes its token into the cursor row, under that
+   * row's lock: whoever takes the lease over later waits for the lock, and writes its own token after (P9).
+   * @throws {TidemarkError} `STORE_*` when the store does not answer
+   */
+  confirm(): Maybe<boolean>
   /** Gives it back, so that another process need not wait. Never throws; idempotent. */
   release(): Promise<void>
 }

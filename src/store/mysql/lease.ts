@@ -147,6 +147,10 @@ export class HeldLease implements Lease {
     return this.#lost.signal
   }
 
+  async confirm(): Promise<boolean> {
+    return !this.lost.aborted && (await this.#renew()) === 'renewed'
+  }
+
   async release(): Promise<void> {
     if (this.#stop.signal.aborted) return
     this.#stop.abort()

@@ -1,3 +1,4 @@
+import { TidemarkError } from '../../errors.ts'
 import type { World } from '../../util/world.ts'
 import type { Lease } from '../store.ts'
 
@@ -49,6 +50,14 @@ export class HeldLease implements Lease {
     this.#keeping = this.#keep()
   }
 
+  async confirm(): Promise<boolean> {
+    const started = this.#world.monotonic()
+    if (this.lost.aborted || this.#left <= 0) return false
+    if (!(await this.#calls.renew(this.#watcher, this.token, this.#left))) return false
+    this.#goodAt = Math.max(this.#goodAt, started)
+    return true
+  }
+
   release(): Promise<void> {
     this.#released ??= this.#release()
     return this.#released
@@ -94,7 +103,8 @@ export class HeldLease implements Lease {
 
   #lose(): void {
     if (this.#stop.signal.aborted) return
-    this.#losing.abort()
+    // The reason is what a run meets that waits for something: it stands down.
+    this.#losing.abort(new TidemarkError('FENCED', 'The lease was lost', { values: { watcher: this.#watcher } }))
     this.#onEnd(this)
   }
 }

@@ -102,6 +102,7 @@ export class StoreLock {
       token: this.#place.world.randomBytes(TOKEN_BYTES),
       // Nothing can take it away from a process that lives.
       lost: new AbortController().signal,
+      confirm: () => open,
       release: async () => {
         if (open && this.#watchers.delete(watcher) && this.#watchers.size === 0) this.freeAll()
         open = false

@@ -30,7 +30,7 @@ function schemaOf(name: WatcherKind): string {
 /** A table with one row, to be inserted again where a statement must fail. */
 const ONCE = 'CREATE TABLE simulator_once (id INTEGER PRIMARY KEY); INSERT INTO simulator_once VALUES (1);'
 
-interface Transfer {
+export interface Transfer {
   readonly blockNumber: bigint
   readonly blockHash: string
   readonly transactionHash: string
@@ -39,7 +39,7 @@ interface Transfer {
   readonly args: { readonly from: string; readonly to: string; readonly value: bigint }
 }
 
-interface Memo {
+export interface Memo {
   readonly n: number
   readonly stableId: string
 }
@@ -88,7 +88,7 @@ function pay(db: SqliteDb, name: string, event: Transfer, memo: Memo): void {
   db.prepare(`INSERT INTO ${name}_finals (entry, block_number) VALUES (?, ?)`).run(memo.n, event.blockNumber)
 }
 
-function common({ startBlock, maxEvents }: SwarmOptions) {
+export function common({ startBlock, maxEvents }: SwarmOptions) {
   return {
     on: { address: TOKEN, startBlock },
     events: { Transfer: { event: EVENT } },
@@ -96,21 +96,21 @@ function common({ startBlock, maxEvents }: SwarmOptions) {
   } as const
 }
 
-const COLUMNS = { block: 'text', sender: 'text', receiver: 'text', amount: 'uint256' } as const
+export const COLUMNS = { block: 'text', sender: 'text', receiver: 'text', amount: 'uint256' } as const
 
-function rowOf({ blockHash, args }: Transfer) {
+export function rowOf({ blockHash, args }: Transfer) {
   return { block: blockHash, sender: args.from, receiver: args.to, amount: args.value }
 }
 
 /** `prepare` tells which event it was called for; the handler compares. */
-function preparing(name: WatcherKind, probe: Probe) {
+export function preparing(name: WatcherKind, probe: Probe) {
   return async ({ event }: { event: Pick<Transfer, 'stableId'> }): Promise<string> => {
     await probe.prepare(name)
     return event.stableId
   }
 }
 
-function checkPrepared(name: WatcherKind, event: Transfer, prepared: string, probe: Probe): void {
+export function checkPrepared(name: WatcherKind, event: Transfer, prepared: string, probe: Probe): void {
   if (prepared !== event.stableId)
     probe.sawInside('content', `${name}: a handler got what was prepared for another event`)
 }

@@ -4,10 +4,12 @@ import {
   type SqliteParameter,
   type SqliteStatementLike,
 } from '../../store/sqlite/driver.ts'
+import type { DriverEvents, ProcessDriver } from './backend.ts'
+import { Fuses } from './fuses.ts'
 import type { Mishap } from './plan.ts'
 
 /** What a dead process gets from each statement: nothing it does reaches the disk any more. */
-class Crashed extends Error {
+export class Crashed extends Error {
   override readonly name = 'Crashed'
 }
 
@@ -37,37 +39,22 @@ function countsFor(mishap: Mishap): (sql: string) => boolean {
   return mishap.startsWith('io-error') ? (sql) => !isControl(sql) : any
 }
 
-interface Armed {
-  readonly mishap: Mishap
-  readonly counts: (sql: string) => boolean
-  left: number
-}
-
-export interface CrashDriverOptions {
+export interface CrashDriverOptions extends DriverEvents {
   /** Keeps the files as they are now, for the processes that come after a loss of power. */
   snapshot(): void
-  /** Tells that a mishap struck. */
-  struck(mishap: Mishap, sql: string): void
-  /** A transaction begins: what happened in the one before is over. */
-  began?(): void
-  /** A transaction is on the disk, whatever the process hears of it. */
-  committed?(): void
 }
 
-function andThen<T>(work: () => T, then: (() => void) | undefined): T {
+function andThen<T>(work: () => T, then: (() => unknown) | undefined): T {
   const result = work()
   then?.()
   return result
 }
 
-/** Mishaps that wait at once; more is a mistake of the plan. */
-const MAX_ARMED = 100
-
 /**
  * The SQLite driver of one simulated process: counts its statements, and at a planned one lets the disk fail or the
  * process die. It opens both the database and the lock file beside it.
  */
-export class CrashDriver {
+export class CrashDriver implements ProcessDriver {
   /** The process is dead: it reaches neither disk nor network. */
   dead = false
   /** Power was lost: the other processes are dead as well, and the files are those of the snapshot. */
@@ -76,7 +63,7 @@ export class CrashDriver {
   readonly #options: CrashDriverOptions
   readonly #databases: CountedDatabase[] = []
   readonly #locks: LockDatabase[] = []
-  #armed: Armed[] = []
+  readonly #fuses = new Fuses(countsFor)
 
   constructor(options: CrashDriverOptions) {
     this.#options = options
@@ -97,11 +84,11 @@ export class CrashDriver {
 
   /** @param at strikes at the n-th statement that counts for this mishap, from 1 */
   arm(mishap: Mishap, at: number): void {
-    if (this.#armed.length < MAX_ARMED) this.#armed.push({ mishap, counts: countsFor(mishap), left: at })
+    this.#fuses.arm(mishap, at)
   }
 
   disarm(): void {
-    this.#armed = []
+    this.#fuses.disarm()
   }
 
   /** The operating system drops the lock without a word, as network file systems do: another process can take it. */
@@ -121,7 +108,7 @@ export class CrashDriver {
     if (this.dead) throw new Crashed('the process is dead')
     this.statements += 1
     const told = this.#telling(sql, work)
-    const mishap = this.#due(sql)
+    const mishap = this.#fuses.due(sql)
     if (!mishap) return told()
     this.#options.struck(mishap, sql)
     return this.#play(mishap, database, told)
@@ -132,17 +119,6 @@ export class CrashDriver {
     const { began, committed } = this.#options
     if (isCommit(sql)) return () => andThen(work, committed)
     return isBegin(sql) ? () => andThen(work, began) : work
-  }
-
-  #due(sql: string): Mishap | null {
-    let due: Armed | undefined
-    for (const armed of this.#armed) {
-      if (!armed.counts(sql)) continue
-      armed.left -= 1
-      if (armed.left <= 0) due ??= armed
-    }
-    this.#armed = this.#armed.filter((armed) => armed !== due)
-    return due?.mishap ?? null
   }
 
   #play<T>(mishap: Mishap, database: CountedDatabase, work: () => T): T {

@@ -1,8 +1,9 @@
 import { faultGroups } from '../faults.ts'
+import type { Inspection } from './backend.ts'
 import { checkForgotten, checkWatcher } from './checks.ts'
 import { checkContent } from './content.ts'
 import { fail, must } from './failure.ts'
-import type { Inspector, WatcherState, WatcherTables } from './inspector.ts'
+import type { WatcherState, WatcherTables } from './inspector.ts'
 import { mayBeWrong, type SwarmOptions } from './options.ts'
 import type { Probe } from './probe.ts'
 import type { SimChain } from './sim-chain.ts'
@@ -104,7 +105,7 @@ export class Guardian {
   }
 
   /** @throws {SimulationFailure} when the database breaks a promise, or a watcher halted without a reason */
-  look(inspector: Inspector): void {
+  look(inspector: Inspection): void {
     const seen = this.#probe.take()
     if (seen) fail(seen.kind, seen.words)
     if (!this.#pending && !inspector.changed()) return
@@ -113,7 +114,7 @@ export class Guardian {
   }
 
   /** As `look`, right after a commit: at the watchers that it was for. What it did to others is seen after the action. */
-  glance(inspector: Inspector): void {
+  glance(inspector: Inspection): void {
     if (!inspector.changed()) return
     this.#pending = true
     for (const watcher of inspector.watchers()) {
@@ -124,7 +125,7 @@ export class Guardian {
     }
   }
 
-  #check(inspector: Inspector, now: WatcherState): void {
+  #check(inspector: Inspection, now: WatcherState): void {
     this.#fencing(now)
     this.#follow(inspector, now)
     const misplaced = this.#misplaced.get(now.kind)
@@ -175,7 +176,7 @@ export class Guardian {
     )
   }
 
-  #promises(inspector: Inspector, now: WatcherState): void {
+  #promises(inspector: Inspection, now: WatcherState): void {
     const { kind } = now
     const tables = inspector.tables(now)
     const marks = { catchingUp: this.#moved.has(kind), tampered: this.#tampered.has(kind) }
@@ -189,7 +190,7 @@ export class Guardian {
   }
 
   /** What a person did is over once Tidemark has passed it. */
-  #follow(inspector: Inspector, now: WatcherState): void {
+  #follow(inspector: Inspection, now: WatcherState): void {
     const before = this.#before.get(now.kind)
     const epoch = this.#corrected.get(now.kind)
     if (epoch !== undefined && now.epoch > epoch) this.#corrected.delete(now.kind)
@@ -255,7 +256,7 @@ export class Guardian {
   }
 
   /** At the end: the whole of the final chain, once, and settled. */
-  verdict(inspector: Inspector): void {
+  verdict(inspector: Inspection): void {
     for (const watcher of inspector.watchers()) {
       if (this.hasEnded(watcher)) continue
       const tables = inspector.tables(watcher)

@@ -1,4 +1,5 @@
 import { openDefault, type SqliteDatabaseLike, type SqliteStatementLike } from '../../store/sqlite/driver.ts'
+import type { Inspection } from './backend.ts'
 import type { WatcherKind } from './options.ts'
 
 /** The row of a watcher, as it stands in the database. */
@@ -100,12 +101,12 @@ const managedOf = (table: string) => `
 const creditOf = (name: string) => `
   INSERT INTO ${name}_balances (account, amount) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`
 
-type RawWatcher = Omit<WatcherState, 'kind' | 'code' | 'above'> & {
+export type RawWatcher = Omit<WatcherState, 'kind' | 'code' | 'above'> & {
   readonly name: string
   readonly reason: string | null
 }
 
-function stateOf({ name, reason, ...row }: RawWatcher): WatcherState {
+export function stateOf({ name, reason, ...row }: RawWatcher): WatcherState {
   const { code = '', values = {} } = (reason === null ? {} : JSON.parse(reason)) as {
     code?: string
     values?: { above?: number }
@@ -114,7 +115,7 @@ function stateOf({ name, reason, ...row }: RawWatcher): WatcherState {
 }
 
 /** Looks at the database from outside, on a connection of its own: only what is committed. */
-export class Inspector {
+export class Inspector implements Inspection {
   readonly #database: SqliteDatabaseLike
   readonly #statements = new Map<string, SqliteStatementLike>()
   #version = -1
@@ -124,6 +125,8 @@ export class Inspector {
     this.#database = openDefault(file)
     this.#database.exec('PRAGMA busy_timeout = 0; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF')
   }
+
+  refresh(): undefined {}
 
   /** Whether another connection has committed since the last call. */
   changed(): boolean {
@@ -153,6 +156,11 @@ export class Inspector {
   /** What the last commit of a watcher wrote first: another one each time. */
   nonceOf({ id }: WatcherState): string {
     return String(this.#one('SELECT lower(hex(nonce)) AS nonce FROM tidemark_watchers WHERE id = ?').get(id)?.nonce)
+  }
+
+  /** There are none: the file has one lock. */
+  leases(): ReadonlyMap<string, string> {
+    return new Map()
   }
 
   watchers(): WatcherState[] {

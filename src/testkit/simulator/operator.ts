@@ -1,18 +1,17 @@
 import { connectAdmin } from '../../app/tidemark.ts'
-import { sqlite } from '../../store/sqlite/index.ts'
 import type { TestWorld } from '../test-world.ts'
 import { CHAIN } from './application.ts'
+import type { Backend, Inspection } from './backend.ts'
 import { contentDifference } from './content.ts'
-import type { Disk } from './disk.ts'
 import type { Guardian } from './guardian.ts'
-import type { EffectLine, Inspector, WatcherState, WatcherTables } from './inspector.ts'
+import type { EffectLine, WatcherState, WatcherTables } from './inspector.ts'
 import { mayBeWrong, type SwarmOptions } from './options.ts'
 import type { SimChain } from './sim-chain.ts'
 
 export interface OperatorGround {
   readonly options: SwarmOptions
   readonly clock: TestWorld
-  readonly disk: Disk
+  readonly backend: Backend
   readonly chain: SimChain
   readonly guardian: Guardian
 }
@@ -31,23 +30,23 @@ export class Operator {
   }
 
   async #admin(work: (admin: ReturnType<typeof connectAdmin>) => Promise<void>): Promise<void> {
-    const { disk, clock } = this.#ground
-    const store = sqlite({ file: disk.file, busyTimeoutMs: 0, world: clock })
+    const { backend, clock } = this.#ground
+    const store = backend.personStore(clock)
     await work(connectAdmin(store, { world: clock }))
     await store.close()
   }
 
   /** Resumes what is paused, what a handler's fault halted, and, with hand and word, what a reorg halted. */
-  async resume(inspector: Inspector): Promise<string | undefined> {
+  async resume(inspector: Inspection): Promise<string | undefined> {
     const { guardian } = this.#ground
     const said: string[] = []
     for (const watcher of inspector.watchers()) {
-      if (guardian.isMisplaced(watcher)) said.push(this.#putBack(inspector, watcher))
+      if (guardian.isMisplaced(watcher)) said.push(await this.#putBack(inspector, watcher))
       const reorged = guardian.mayAccept(watcher)
       if (!reorged && !guardian.mayResume(watcher)) continue
       // By then every process looks at the chain anew: a correction is right for the chain that it was made for.
       if (reorged) await this.#ground.clock.sleep(PERSON_MS)
-      const corrected = reorged ? this.#correct(inspector, watcher) : 0
+      const corrected = reorged ? await this.#correct(inspector, watcher) : 0
       // The word is for a reorg that a person sees: where the old branch has won back meanwhile, there is none. A word that
       // was given before a pause is gone with it, and is given again.
       const acceptReorg = reorged && (watcher.kind !== 'confirmed' || corrected > 0 || guardian.isCorrected(watcher))
@@ -58,18 +57,19 @@ export class Operator {
           : `resumed ${watcher.kind}`,
       )
     }
+    await inspector.refresh()
     return said.length > 0 ? said.join(', ') : undefined
   }
 
   /** Takes back by hand what a watcher without undo did in blocks that are gone, or are to be applied again. */
-  #correct(inspector: Inspector, watcher: WatcherState): number {
+  async #correct(inspector: Inspection, watcher: WatcherState): Promise<number> {
     const { guardian } = this.#ground
     if (watcher.kind !== 'confirmed') return 0
     const tables = inspector.tables(watcher)
     const gone = tables.effects.filter(
       (effect) => effect.block > (watcher.settled ?? -1) && this.#isWrong(watcher, tables, effect),
     )
-    inspector.takeBack(watcher.kind, gone)
+    await inspector.takeBack(watcher.kind, gone)
     if (gone.length > 0) guardian.corrected(watcher)
     return gone.length
   }
@@ -85,10 +85,11 @@ export class Operator {
     return block > (watcher.above ?? -1) && contentDifference(chain.chain.canonical(), watcher, tables, last) !== null
   }
 
-  async pause(inspector: Inspector, kind: string): Promise<string | undefined> {
+  async pause(inspector: Inspection, kind: string): Promise<string | undefined> {
     const found = inspector.watchers().find((watcher) => watcher.kind === kind)
     if (found?.state !== 'running') return 'it does not run'
     await this.#admin((admin) => admin.pause(`${kind}/${CHAIN}`, BY))
+    await inspector.refresh()
     return undefined
   }
 
@@ -97,7 +98,7 @@ export class Operator {
    * may have been applied wrongly: what was left out would come late, out of its order.
    */
   async moveCursor(
-    inspector: Inspector,
+    inspector: Inspection,
     kind: string,
     { back, below }: { back: number; below: boolean },
   ): Promise<string> {
@@ -111,23 +112,23 @@ export class Operator {
     const own = chain.chain.blockByNumber(found.cursor)?.hash === found.cursorHash
     if (!own || !target || target.number >= found.cursor) return 'there is nowhere to go back to'
     guardian.moved(found)
-    inspector.moveCursor(found, target.number, target.hash)
+    await inspector.moveCursor(found, target.number, target.hash)
     return `from ${found.cursor} to ${target.number}`
   }
 
   /** By mistake, to where marks are forgotten: the watcher must stop before it applies anything (C65). */
-  #misplace(inspector: Inspector, found: WatcherState | undefined, back: number): string {
+  async #misplace(inspector: Inspection, found: WatcherState | undefined, back: number): Promise<string> {
     const { chain, guardian } = this.#ground
     const target = found?.lowWater && chain.chain.blockByNumber(Math.max(found.startBlock, found.lowWater - back))
     if (!found || !target || guardian.busy(found) || guardian.isMisplaced(found)) return 'nothing was forgotten yet'
     guardian.misplaced(found, target.number)
-    inspector.moveCursor(found, target.number, target.hash)
+    await inspector.moveCursor(found, target.number, target.hash)
     return `from ${found.cursor} to ${target.number}`
   }
 
-  #putBack(inspector: Inspector, { kind }: WatcherState): string {
+  async #putBack(inspector: Inspection, { kind }: WatcherState): Promise<string> {
     const { cursor, cursorHash, ...before } = this.#ground.guardian.putBack(kind)
-    inspector.moveCursor(before, cursor ?? 0, cursorHash)
+    await inspector.moveCursor(before, cursor ?? 0, cursorHash)
     return `put the cursor of ${kind} back to ${cursor}`
   }
 }

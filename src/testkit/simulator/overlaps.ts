@@ -1,5 +1,5 @@
+import type { Inspection } from './backend.ts'
 import { must } from './failure.ts'
-import type { Inspector } from './inspector.ts'
 import type { Operator } from './operator.ts'
 import type { Action, PlannedAction } from './plan.ts'
 import type { SimProcess } from './process.ts'
@@ -10,7 +10,11 @@ export interface OverlapGround {
   readonly processes: readonly SimProcess[]
   readonly operator: Operator
   /** Another one after each loss of power. */
-  readonly inspector: () => Inspector
+  readonly inspector: () => Inspection
+  /** Before anything is read from the inspector that may be newer than the last commit of a process. */
+  readonly refresh: () => Promise<void> | undefined
+  /** Where each watcher has a lease of its own: what happens while one is held up and another one comes. */
+  readonly shared: ((action: Of<'overlap'>, run: Promise<string>) => Promise<string>) | null
   /** Goes on with what a loss of power has left, when there was one. */
   readonly powerCut: () => void
   readonly fork: (action: Of<'reorgDuring'>) => string
@@ -28,7 +32,10 @@ export class Overlaps {
     const { processes } = this.#ground
     const first = processes[action.first] as SimProcess
     const second = processes[action.second] as SimProcess
-    return this.#held(first, action.atRequest, (run) => this.#meanwhile(action, first, second, run))
+    const { shared } = this.#ground
+    return this.#held(first, action.atRequest, (run) =>
+      shared ? shared(action, run) : this.#meanwhile(action, first, second, run),
+    )
   }
 
   /** Holds a process up at one of its requests while `work` goes on; `work` lets it go and answers what came of it. */
@@ -64,6 +71,7 @@ export class Overlaps {
       const said = await operator.pause(inspector(), kind)
       const before = watcher()
       const outcome = await this.#go(process, run)
+      await this.#ground.refresh()
       if (said !== undefined) return `${outcome}; ${said}`
       const after = watcher()
       must(
@@ -87,7 +95,7 @@ export class Overlaps {
     run: Promise<string>,
   ): Promise<string> {
     const owner = this.#tokens()
-    if (action.steals) first.driver.loseLock()
+    if (action.steals) await first.driver.loseLock()
     const other = await second.run(5_000)
     this.#ground.powerCut()
     must(

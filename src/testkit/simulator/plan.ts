@@ -140,8 +140,24 @@ export type Action =
 
 export type ActionKind = Action['kind']
 
+/** What a run does besides on a database that several processes share, each watcher with a lease of its own. */
+export type SharedAction =
+  /**
+   * A process begins to run, one watcher alone or all, and is frozen before its n-th statement, wherever that is; `ms` pass,
+   * and another process runs. It stays frozen until it is thawed.
+   */
+  | {
+      readonly kind: 'freeze'
+      readonly process: number
+      readonly other: number
+      readonly watcher: number | null
+      readonly atStatement: number
+      readonly ms: number
+    }
+  | { readonly kind: 'thaw'; readonly process: number }
+
 /** An action with its place in the plan as drawn: what is left of a plan after shrinking keeps its numbers. */
-export type PlannedAction = Action & { readonly id: number }
+export type PlannedAction = (Action | SharedAction) & { readonly id: number }
 
 const ACCOUNTS = 5
 

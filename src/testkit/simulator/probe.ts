@@ -5,9 +5,9 @@ import { type FailureKind, must } from './failure.ts'
 import type { Misbehaviour, Stage } from './plan.ts'
 
 /** Virtual milliseconds: above any limit that a run gives its handlers. */
-const HANG_MS = 20_000
+export const HANG_MS = 20_000
 
-const THROWN = {
+export const THROWN = {
   prepare: 'PREPARE_FAILED',
   handle: 'HANDLER_FAILED',
   undo: 'UNDO_FAILED',
@@ -36,6 +36,18 @@ function codeOf(stage: Stage, does: Misbehaviour): string {
   }
 }
 
+/** The code with which a watcher must halt after a misbehaviour, on one kind of database. */
+export type CodeOf = (stage: Stage, does: Misbehaviour) => string
+
+/** A call that goes wrong on purpose. */
+export interface PlannedCall {
+  readonly does: Misbehaviour
+  /** The handle of an earlier call. */
+  readonly kept: unknown
+  /** Said after what comes before the work: a transaction that was begun anew forgets what was said before. */
+  readonly wrong: () => void
+}
+
 interface Fault {
   readonly watcher: string
   readonly stage: Stage
@@ -58,7 +70,7 @@ export class Probe {
   /** What one of the user's functions did wrong since the last BEGIN. */
   #wrong: string | null = null
   /** The handle that a call of each watcher got last. */
-  readonly #kept = new Map<string, SqliteDb>()
+  readonly #kept = new Map<string, unknown>()
 
   constructor(clock: TestWorld, handlerMs: number) {
     this.#clock = clock
@@ -110,18 +122,31 @@ export class Probe {
 
   /** Runs one of the user's functions for one event, well or badly. */
   call<T>(watcher: string, stage: Stage, db: SqliteDb, work: () => T): T {
+    const planned = this.enter(watcher, stage, db, codeOf)
+    if (!planned) return work()
+    const { does, kept, wrong } = planned
+    return misbehave(does, { db, kept: kept as SqliteDb | undefined, clock: this.#clock, work, wrong })
+  }
+
+  /** One of the user's functions is called. Answers what it does wrong, if anything. */
+  enter(watcher: string, stage: Stage, db: unknown, code: CodeOf): PlannedCall | null {
     this.calls += 1
     this.#clock.tick(this.#handlerMs)
     const kept = this.#kept.get(watcher)
     this.#kept.set(watcher, db)
     const planned = this.#next(watcher, stage)
-    if (!planned) return work()
+    if (!planned) return null
     // Before the first call there is no handle that could have been kept.
     const does = planned === 'stale' && !kept ? 'throw' : planned
     this.#count(stage, does)
     const codes = this.#provoked.get(watcher) ?? new Set()
-    this.#provoked.set(watcher, codes.add(codeOf(stage, does)))
-    return misbehave(does, { db, kept, clock: this.#clock, work, wrong: () => this.#goesWrong(watcher, stage, does) })
+    this.#provoked.set(watcher, codes.add(code(stage, does)))
+    return { does, kept, wrong: () => this.#goesWrong(watcher, stage, does) }
+  }
+
+  /** Time passes in the middle of a call. */
+  passes(ms: number): void {
+    this.#clock.tick(ms)
   }
 
   #count(stage: Stage, does: Misbehaviour): void {
@@ -175,7 +200,6 @@ interface Call<T> {
   readonly kept: SqliteDb | undefined
   readonly clock: TestWorld
   readonly work: () => T
-  /** Said after what comes before the work: a transaction that was begun anew forgets what was said before. */
   readonly wrong: () => void
 }
 

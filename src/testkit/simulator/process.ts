@@ -1,17 +1,16 @@
 import { createTidemark } from '../../app/tidemark.ts'
-import type { Tidemark } from '../../app/types.ts'
+import type { RunOnceOptions, Tidemark } from '../../app/types.ts'
 import { defineConfig } from '../../config.ts'
 import { TidemarkError } from '../../errors.ts'
 import type { Watcher } from '../../handle/watch.ts'
-import { sqlite } from '../../store/sqlite/index.ts'
+import type { Maybe } from '../../util/op.ts'
 import type { World } from '../../util/world.ts'
 import type { FakeRpc } from '../fake-rpc.ts'
 import { Random } from '../random.ts'
 import type { TestWorld } from '../test-world.ts'
 import { CHAIN } from './application.ts'
-import { CrashDriver } from './crash-driver.ts'
-import type { Disk } from './disk.ts'
-import { fail } from './failure.ts'
+import type { Backend, ProcessDriver } from './backend.ts'
+import { type FailureKind, fail } from './failure.ts'
 import type { SwarmOptions } from './options.ts'
 import { CHAIN_ID } from './sim-chain.ts'
 import type { Slips } from './slips.ts'
@@ -56,7 +55,7 @@ export interface Ground {
   readonly seed: number | string
   readonly options: SwarmOptions
   readonly clock: TestWorld
-  readonly disk: Disk
+  readonly backend: Backend
   readonly providers: readonly FakeRpc[]
   readonly liar: Liar
   readonly slips: Slips
@@ -70,7 +69,9 @@ export interface Ground {
   readonly reorged: (watcher: string, to: number | null, blocks: ReadonlySet<string>) => void
   /** A transaction of some process begins, and is on the disk: the database is looked at before anything else happens. */
   readonly began: () => void
-  readonly committed: () => void
+  readonly committed: (driver: ProcessDriver) => Maybe<void>
+  /** Told of what a driver saw that must not be. */
+  readonly saw: (kind: FailureKind, words: string) => void
 }
 
 /** What was counted over all processes. */
@@ -90,13 +91,15 @@ export function isCrash(mishap: string): boolean {
 export class SimProcess {
   readonly index: number
   readonly gate = new Gate()
-  driver: CrashDriver
+  driver: ProcessDriver
   /** Hashes of the blocks whose logs came to this incarnation. */
   readonly blocks = new Set<string>()
   readonly #ground: Ground
   #tidemark: Tidemark
   #incarnation = 0
   #struck = 0
+  /** Something else than a mishap was done to it, or to the one in whose way it stands: its store may refuse in passing. */
+  disturbed = false
 
   constructor(ground: Ground, index: number) {
     this.#ground = ground
@@ -105,25 +108,31 @@ export class SimProcess {
     this.#tidemark = this.#open()
   }
 
+  /** Whether a mishap struck in its last run. */
+  get struck(): boolean {
+    return this.#struck > 0
+  }
+
   get dead(): boolean {
     return this.driver.dead
   }
 
-  #newDriver(): CrashDriver {
-    const { disk, tally, log, began, committed } = this.#ground
-    return new CrashDriver({
-      snapshot: () => disk.snapshot(),
+  #newDriver(): ProcessDriver {
+    const { backend, tally, log, began, committed, saw } = this.#ground
+    const driver: ProcessDriver = backend.driver({
       began,
-      committed,
+      committed: () => committed(driver),
+      saw,
       struck: (mishap, sql) => {
         this.#struck += 1
         tally.mishaps[mishap] = (tally.mishaps[mishap] ?? 0) + 1
         if (isCrash(mishap)) tally.crashes += 1
         log(
-          `   process ${this.index}: ${mishap} at statement ${this.driver.statements}, ${sql.trim().slice(0, 40).replace(/\s+/g, ' ')}`,
+          `   process ${this.index}: ${mishap} at statement ${driver.statements}, ${sql.trim().slice(0, 40).replace(/\s+/g, ' ')}`,
         )
       },
     })
+    return driver
   }
 
   #transports(): ProcessTransport[] {
@@ -145,7 +154,7 @@ export class SimProcess {
   }
 
   #open(): Tidemark {
-    const { seed, options, clock, disk, watchers } = this.#ground
+    const { seed, options, clock, backend, watchers } = this.#ground
     const world = new ProcessWorld(clock, new Random(seed).fork(`process ${this.index} ${this.#incarnation}`))
     const { finality, finalDepth, minDepth, pollMs, maxRange, retentionBlocks, undoLimitBlocks } = options
     const chain = {
@@ -156,7 +165,7 @@ export class SimProcess {
       pollMs,
       maxRange,
     }
-    const store = sqlite({ file: disk.file, open: this.driver.open, busyTimeoutMs: 0, world })
+    const store = backend.store(this.driver, world)
     const config = defineConfig({
       store,
       chains: { [CHAIN]: chain },
@@ -214,21 +223,22 @@ export class SimProcess {
 
   /**
    * One `runOnce`. A dead process is started first.
+   * @param watcher its whole name: no other one is run
    * @returns what came of it, in words
    */
-  async run(budgetMs: number): Promise<string> {
+  async run(budgetMs: number, watcher?: string): Promise<string> {
     if (this.dead) this.start()
     this.#struck = 0
-    const outcome = await this.#once(budgetMs)
+    const outcome = await this.#once({ budgetMs, ...(watcher === undefined ? {} : { watcher }) })
     const unexpected = this.#unexpected
     this.#unexpected = null
     if (unexpected) fail('unexpected', unexpected)
     return this.dead ? 'died' : outcome
   }
 
-  async #once(budgetMs: number): Promise<string> {
+  async #once(options: RunOnceOptions): Promise<string> {
     try {
-      const { did, events } = await this.#tidemark.runOnce({ budgetMs })
+      const { did, events } = await this.#tidemark.runOnce(options)
       return events > 0 ? `${did}, ${events} events` : did
     } catch (error) {
       return this.#refused(error)
@@ -238,7 +248,8 @@ export class SimProcess {
   /** Only a failing disk may make `runOnce` throw: anything else is written down or waited out. */
   #refused(error: unknown): string {
     if (this.dead) return 'died'
-    if (TidemarkError.is(error) && error.kind === 'retries' && this.#struck > 0) return `refused: ${error.code}`
+    if (TidemarkError.is(error) && error.kind === 'retries' && (this.#struck > 0 || this.disturbed))
+      return `refused: ${error.code}`
     return fail(
       'unexpected',
       `runOnce of process ${this.index} threw: ${error instanceof Error ? error.message : String(error)}`,

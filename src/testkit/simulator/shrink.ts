@@ -33,11 +33,12 @@ class Shrinker {
   tries = 0
   #best: Candidate
   #report: SimulationReport
-  readonly #seed: number | string
+  readonly #input: SimulateInput
   readonly #way: string
 
-  constructor(seed: number | string, start: Candidate, report: SimulationReport) {
-    this.#seed = seed
+  constructor(input: SimulateInput, start: Candidate, report: SimulationReport) {
+    const { seed, database } = input
+    this.#input = database ? { seed, database } : { seed }
     this.#best = start
     this.#report = report
     this.#way = wayOf(report)
@@ -51,7 +52,7 @@ class Shrinker {
   async #try(candidate: Candidate): Promise<boolean> {
     if (this.tries >= MAX_TRIES) return false
     this.tries += 1
-    const report = await simulate({ seed: this.#seed, ...candidate })
+    const report = await simulate({ ...this.#input, ...candidate })
     if (wayOf(report) !== this.#way) return false
     this.#best = candidate
     this.#report = report
@@ -111,9 +112,9 @@ class Shrinker {
 /** Takes actions and faults out of a failing run for as long as it fails in the same way. Null: the run does not fail. */
 export async function shrink(input: SimulateInput): Promise<Shrunk | null> {
   const start = { options: optionsOf(input), plan: planOf(input) }
-  const report = await simulate({ seed: input.seed, ...start })
+  const report = await simulate({ ...input, ...start })
   if (report.ok) return null
-  const shrinker = new Shrinker(input.seed, start, report)
+  const shrinker = new Shrinker(input, start, report)
   // Options first: a world without the faults that are not needed makes more of the actions superfluous.
   await shrinker.options()
   await shrinker.actions()

@@ -1,8 +1,10 @@
 import { Random } from '../random.ts'
+import type { Backend, SimulatedDatabase } from './backend.ts'
 import { type FailureKind, SimulationFailure } from './failure.ts'
 import { type SwarmOptions, swarmOptions } from './options.ts'
 import { drawPlan, type PlannedAction } from './plan.ts'
 import { Simulation } from './simulation.ts'
+import { SqliteBackend } from './sqlite-backend.ts'
 import { Trace } from './trace.ts'
 
 export interface SimulateInput {
@@ -11,6 +13,8 @@ export interface SimulateInput {
   readonly options?: Partial<SwarmOptions>
   /** The actions to perform; default: those that seed and options draw. */
   readonly plan?: readonly PlannedAction[]
+  /** Where the run keeps its data. Default: a SQLite file of its own. */
+  readonly database?: SimulatedDatabase
   /** Called with each line of the story as it happens. */
   readonly onStep?: (line: string) => void
 }
@@ -42,7 +46,10 @@ export function optionsOf({ seed, options = {} }: SimulateInput): SwarmOptions {
 
 /** The plan of a run, drawn before anything happens. */
 export function planOf(input: SimulateInput): readonly PlannedAction[] {
-  return input.plan ?? drawPlan(new Random(input.seed).fork('plan'), optionsOf(input))
+  if (input.plan) return input.plan
+  const options = optionsOf(input)
+  const plan = drawPlan(new Random(input.seed).fork('plan'), options)
+  return input.database?.planOf(input.seed, options, plan) ?? plan
 }
 
 function failureOf(error: unknown): { kind: FailureKind; words: string } {
@@ -68,7 +75,8 @@ async function play(simulation: Simulation, plan: readonly PlannedAction[]): Pro
  */
 export async function simulate(input: SimulateInput): Promise<SimulationReport> {
   const trace = new Trace(input.onStep)
-  const simulation = new Simulation(input.seed, optionsOf(input), trace)
+  const backend = (await input.database?.begin()) ?? ((options: SwarmOptions): Backend => new SqliteBackend(options))
+  const simulation = new Simulation(input.seed, optionsOf(input), trace, backend)
   try {
     const failure = await play(simulation, planOf(input))
     if (failure) trace.add(`FAILED, ${failure.kind}: ${failure.words}`)
@@ -88,6 +96,6 @@ export async function simulate(input: SimulateInput): Promise<SimulationReport> 
       story: trace.story,
     }
   } finally {
-    simulation.close()
+    await simulation.close()
   }
 }

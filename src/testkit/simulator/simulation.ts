@@ -1,14 +1,16 @@
 import type { Hex } from '../../util/bytes.ts'
+import type { Maybe } from '../../util/op.ts'
 import { type FakeRpc, fakeRpc } from '../fake-rpc.ts'
 import type { FaultSettings } from '../fault-plan.ts'
 import { Random } from '../random.ts'
 import { TestWorld } from '../test-world.ts'
-import { type Application, application } from './application.ts'
+import { type Application, CHAIN } from './application.ts'
+import type { Backend, Inspection, ProcessDriver } from './backend.ts'
 import { FORGET_STEP } from './checks.ts'
-import { Disk } from './disk.ts'
 import { fail, must } from './failure.ts'
+import { Freezes } from './freezes.ts'
 import { Guardian } from './guardian.ts'
-import { Inspector, type WatcherState } from './inspector.ts'
+import type { WatcherState } from './inspector.ts'
 import { Operator } from './operator.ts'
 import type { SwarmOptions } from './options.ts'
 import { Overlaps } from './overlaps.ts'
@@ -54,20 +56,28 @@ export class Simulation {
   readonly tally: Tally = { events: 0, crashes: 0, mishaps: {} }
   readonly #options: SwarmOptions
   readonly #trace: Trace
-  readonly #disk: Disk
+  readonly #backend: Backend
   readonly #guardian: Guardian
   readonly #operator: Operator
   readonly #processes: SimProcess[]
   readonly #overlaps: Overlaps
+  readonly #freezes: Freezes
   #application: Application
   /** Which providers play their faults now. */
   readonly #unwell: boolean[]
   #knowsChain = false
-  #inspector: Inspector
+  /** By how much the wall clock is wrong. */
+  #jumped = 0
+  #inspector: Inspection
   /** What was found after a commit, in the middle of a run: a throw from there would be the engine's. */
   #broken: unknown = null
 
-  constructor(seed: number | string, options: SwarmOptions, trace: Trace) {
+  constructor(
+    seed: number | string,
+    options: SwarmOptions,
+    trace: Trace,
+    backend: (options: SwarmOptions, clock: TestWorld) => Backend,
+  ) {
     this.#options = options
     this.#trace = trace
     this.clock = new TestWorld({ seed, autoAdvance: true })
@@ -90,26 +100,36 @@ export class Simulation {
       }),
     )
     this.#unwell = options.faults.map(() => true)
-    this.#disk = new Disk(options.folder)
+    this.#backend = backend(options, this.clock)
     this.#guardian = new Guardian(options, this.chain, this.probe)
     this.#operator = new Operator({
       options,
       clock: this.clock,
-      disk: this.#disk,
+      backend: this.#backend,
       chain: this.chain,
       guardian: this.#guardian,
     })
-    this.#application = application(options, this.probe)
-    this.#inspector = new Inspector(this.#disk.file)
-    this.#inspector.exec(this.#application.schema)
-    this.#processes = Array.from({ length: options.processes }, (_, i) => new SimProcess(this.#ground(seed), i))
-    this.#overlaps = new Overlaps({
+    this.#application = this.#backend.application(options, this.probe)
+    this.#inspector = this.#backend.inspect(this.#application)
+    this.#processes = Array.from(
+      { length: this.#backend.processes(options) },
+      (_, i) => new SimProcess(this.#ground(seed), i),
+    )
+    const common = this.#common()
+    const freezes = new Freezes({ ...common, clock: this.clock, nameOf: (n) => `${this.#kind(n)}/${CHAIN}` })
+    this.#freezes = freezes
+    const operator = this.#operator
+    const shared = this.#backend.shared ? freezes.overlap.bind(freezes) : null
+    this.#overlaps = new Overlaps({ ...common, operator, shared, fork: (action) => this.#fork(action) })
+  }
+
+  #common() {
+    return {
       processes: this.#processes,
-      operator: this.#operator,
       inspector: () => this.#inspector,
+      refresh: () => this.#inspector.refresh(),
       powerCut: () => this.#powerCut(),
-      fork: (action) => this.#fork(action),
-    })
+    }
   }
 
   #ground(seed: number | string): Ground {
@@ -118,17 +138,25 @@ export class Simulation {
     const watchers = () => this.#application.watchers
     const claimed: Ground['claimed'] = (watcher, line, block) => this.#claimed(watcher, line, block)
     const began = () => this.probe.began()
-    const committed = () => this.#committed()
+    const committed: Ground['committed'] = (driver) => this.#committed(driver)
+    const saw: Ground['saw'] = (kind, words) => this.probe.saw(kind, words)
     const reorged: Ground['reorged'] = (watcher, to, blocks) => this.#reorged(watcher, to, blocks)
-    const common = { seed, options: this.#options, clock, disk: this.#disk, providers, liar, slips }
-    return { ...common, watchers, tally, log, claimed, reorged, began, committed }
+    const common = { seed, options: this.#options, clock, backend: this.#backend, providers, liar, slips }
+    return { ...common, watchers, tally, log, claimed, reorged, began, committed, saw }
   }
 
   /** Looks at the database as this commit has left it, before anything else happens. */
-  #committed(): void {
+  #committed(driver: ProcessDriver): Maybe<void> {
     if (this.#broken !== null) return
+    const loading = this.#inspector.refresh()
+    if (loading) return loading.then(() => this.#glance(driver))
+    this.#glance(driver)
+  }
+
+  #glance(driver: ProcessDriver): void {
     try {
       this.probe.committed()
+      this.#backend.checkCommit(driver)
       this.#guardian.glance(this.#inspector)
     } catch (error) {
       this.#broken = error
@@ -172,10 +200,11 @@ export class Simulation {
     return Object.entries(this.acted).reduce((sum, [name, count]) => (isCrash(name) ? sum : sum + count), 0)
   }
 
-  close(): void {
+  async close(): Promise<void> {
     for (const process of this.#processes) process.driver.kill()
+    await this.#freezes.bury()
     this.#inspector.close()
-    this.#disk.remove()
+    this.#backend.close()
   }
 
   async perform(action: PlannedAction): Promise<void> {
@@ -185,11 +214,13 @@ export class Simulation {
       throw this.#broken ?? error
     })
     if (outcome) this.#trace.add(`   ${outcome}`)
-    this.#afterwards()
+    await this.#afterwards()
     await this.clock.sleep(PAUSE_MS)
   }
 
   async #act(action: PlannedAction): Promise<string | undefined> {
+    const blocked = this.#freezes.blocks(action)
+    if (blocked !== null) return blocked
     switch (action.kind) {
       case 'mine':
         return this.chain.mine(action.id, action.blocks)
@@ -207,6 +238,10 @@ export class Simulation {
         return this.#overlaps.reorgDuring(action)
       case 'pauseDuring':
         return this.#overlaps.pauseDuring(action, this.#kind(action.watcher))
+      case 'freeze':
+        return this.#freezes.freeze(action)
+      case 'thaw':
+        return this.#freezes.thaw(action)
       default:
         return this.#disturb(action)
     }
@@ -226,7 +261,7 @@ export class Simulation {
       case 'wait':
         return void (await this.clock.sleep(action.ms))
       case 'wallJump':
-        return this.clock.jumpWallClock(action.ms) as undefined
+        return this.#jump(action.ms)
       case 'arm':
         return this.#processes[action.process]?.driver.arm(action.mishap, action.at) as undefined
       case 'restart':
@@ -267,8 +302,13 @@ export class Simulation {
     this.#applyFaults()
   }
 
+  #jump(ms: number): undefined {
+    this.#jumped += ms
+    this.clock.jumpWallClock(ms)
+  }
+
   async #restart({ process, at }: Of<'restart'>): Promise<undefined> {
-    if (at) this.#application = application({ ...this.#options, at }, this.probe)
+    if (at) this.#application = this.#backend.application({ ...this.#options, at }, this.probe)
     const one = this.#processes[process] as SimProcess
     if (one.dead) one.start()
     else await one.restart()
@@ -288,9 +328,11 @@ export class Simulation {
   }
 
   /** What follows an action: the power may be out, and the database is looked at. */
-  #afterwards(): void {
+  async #afterwards(): Promise<void> {
     if (this.#broken !== null) throw this.#broken
     this.#powerCut()
+    await this.#freezes.bury()
+    await this.#inspector.refresh()
     this.#learn()
     this.#guardian.look(this.#inspector)
   }
@@ -300,8 +342,8 @@ export class Simulation {
     for (const process of this.#processes) process.driver.kill()
     for (const process of this.#processes) process.driver.powerLost = false
     this.#inspector.close()
-    this.#disk.useSnapshot()
-    this.#inspector = new Inspector(this.#disk.file)
+    this.#backend.goOn()
+    this.#inspector = this.#backend.inspect(this.#application)
   }
 
   /** Faults stop, the chain grows until everything is final, and the operator resumes: now everything must settle. */
@@ -313,6 +355,9 @@ export class Simulation {
     this.liar.stop()
     this.slips.stop()
     this.probe.stop()
+    await this.#freezes.thawAll()
+    // A clock that was set back by a day holds up forgetting for a day, where other transactions may be open.
+    if (this.#backend.shared) this.#jump(-this.#jumped)
     this.chain.heal()
     const { finalDepth, minDepth, confirmations } = this.#options
     this.chain.mine(
@@ -332,8 +377,10 @@ export class Simulation {
   }
 
   async #conclude(): Promise<void> {
-    // Where there is enough to forget, that comes last: one more round brings it to its end.
-    if (this.chain.chain.head().number > FORGET_STEP) await this.#round()
+    // Where there is enough to forget, that comes last: one more round brings it to its end, and another one where marks
+    // stay until no older transaction can be open.
+    const rounds = this.chain.chain.head().number > FORGET_STEP ? (this.#backend.shared ? 2 : 1) : 0
+    for (let round = 0; round < rounds; round++) await this.#round()
     this.#guardian.verdict(this.#inspector)
   }
 
@@ -342,7 +389,7 @@ export class Simulation {
     for (const process of this.#processes) {
       this.steps += 1
       this.#trace.add(`   process ${process.index}: ${await process.run(5_000)}`)
-      this.#afterwards()
+      await this.#afterwards()
     }
     await this.clock.sleep(ROUND_MS)
     this.chain.mine(0xfffd, [[]])

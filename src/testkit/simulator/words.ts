@@ -40,6 +40,10 @@ function what(action: PlannedAction): string {
       return `the operator pauses watcher ${action.watcher}`
     case 'moveCursor':
       return `the operator moves the cursor of watcher ${action.watcher} back by ${action.back}${action.below ? ', below the low-water mark' : ''}`
+    case 'freeze':
+      return `process ${action.process} runs ${action.watcher === null ? 'all watchers' : `watcher ${action.watcher}`} and is frozen at statement ${action.atStatement}, ${action.ms} ms pass, process ${action.other} runs`
+    case 'thaw':
+      return `process ${action.process} wakes up`
     case 'violate':
       return 'final blocks are replaced'
   }

@@ -1,0 +1,51 @@
+import type { Random } from '../../random.ts'
+import { LEASE_MS } from '../freezes.ts'
+import type { SwarmOptions } from '../options.ts'
+import type { PlannedAction, SharedAction } from '../plan.ts'
+
+/** Actions that are put into a plan have numbers of their own: those of the plan stay as they are. */
+const FIRST_ID = 1_000
+const PROCESSES_AT_LEAST = 2
+
+/** One process cannot be taken over by anybody. */
+export function processesOf({ processes }: Pick<SwarmOptions, 'processes'>): number {
+  return Math.max(PROCESSES_AT_LEAST, processes)
+}
+
+function drawFreeze(random: Random, options: SwarmOptions): Extract<SharedAction, { kind: 'freeze' }> {
+  const processes = processesOf(options)
+  const process = random.int(0, processes - 1)
+  return {
+    kind: 'freeze',
+    process,
+    other: (process + random.int(1, processes - 1)) % processes,
+    watcher: random.chance(0.3) ? random.int(0, options.watchers.length - 1) : null,
+    // A run without work is some thirty statements, and each event some ten more: early ones and late ones alike.
+    atStatement: Math.ceil(120 ** random.next()),
+    // Within the lease, or longer than it.
+    ms: random.pick([0, 1_000, LEASE_MS + 1_000, LEASE_MS + 1_000, 3 * LEASE_MS]),
+  }
+}
+
+/** The plan of the seed as it is on any database, with processes that are frozen and wake up, at once or some actions later. */
+export function withFreezes(
+  random: Random,
+  options: SwarmOptions,
+  plan: readonly PlannedAction[],
+): readonly PlannedAction[] {
+  const count = random.int(2, 6)
+  const places = Array.from({ length: count }, () => random.int(0, plan.length)).sort((a, b) => a - b)
+  const added = places.flatMap((at, i) => {
+    const own = random.fork(`freeze ${i}`)
+    const freeze = drawFreeze(own, options)
+    const thawAt = at + own.pick([0, 0, 1, 2, 5])
+    const id = FIRST_ID + 2 * i
+    return [
+      { at, action: { id, ...freeze } },
+      { at: thawAt, action: { id: id + 1, kind: 'thaw' as const, process: freeze.process } },
+    ]
+  })
+  const before = (at: number) => added.filter((one) => one.at === at).map(({ action }) => action)
+  const after = added.filter(({ at }) => at >= plan.length).map(({ action }) => action)
+  return [...plan.flatMap((action, i) => [...before(i), action]), ...after]
+}
