@@ -46,7 +46,7 @@ test('memory runs, and in backfill too the retention bounds the marks', { timeou
 })
 
 test('an unknown bench, size or flag is refused', () => {
-  expect(() => readOptions(['--only', 'speed'])).toThrow(/memory, commit, decode, identity, window/)
+  expect(() => readOptions(['--only', 'speed'])).toThrow(/memory, commit, protocol, decode, identity, window/)
   expect(() => readOptions(['--size', 'huge'])).toThrow(/full, tiny/)
   expect(() => readOptions(['--jsn'])).toThrow(/--jsn/)
 })

@@ -232,17 +232,18 @@ class Engine implements Tidemark {
  */
 async function takeAll({ keepers, stop }: Session): Promise<WatcherRunner[]> {
   const runners: WatcherRunner[] = []
-  const errors: unknown[] = []
+  const failures: { readonly keeper: Keeper; readonly error: unknown }[] = []
   for (const keeper of keepers) {
     try {
       const runner = await keeper.take(stop.signal)
       if (runner) runners.push(runner)
     } catch (error) {
-      keeper.failed(error)
-      errors.push(error)
+      failures.push({ keeper, error })
     }
   }
-  if (runners.length === 0 && errors.length > 0) throw errors[0]
+  const [first] = failures
+  if (runners.length === 0 && first) throw first.error
+  for (const { keeper, error } of failures) keeper.failed(error)
   return runners
 }
 

@@ -11,7 +11,7 @@ export function unfenced(store) {
     const lease = await acquire(watcher)
     if (!lease) return null
     own.set(watcher, lease.token)
-    return { token: lease.token, lost: never, release: () => lease.release() }
+    return { token: lease.token, lost: never, confirm: () => true, release: () => lease.release() }
   }
   const lock = (cursors) => async (id) => {
     const row = await cursors.lock(id)

@@ -16,6 +16,7 @@ const event = {
   address: `0x${'03'.repeat(20)}`,
   topics: [`0x${'04'.repeat(32)}`],
   data: '0x',
+  n: 0,
 } as const
 
 let database: TestDatabase
