@@ -38,6 +38,7 @@ export class PgBackend implements Backend {
   readonly #work: RealWork
   readonly #inspector: PgInspector
   readonly #drivers: PgCrashDriver[] = []
+  readonly #blocked = new Set<Promise<void>>()
 
   constructor(pool: PgPoolLike, query: Query, clock: TestWorld) {
     this.#pool = pool
@@ -64,6 +65,7 @@ export class PgBackend implements Backend {
       leases: { leaseOf: (watcher) => this.#leaseOf(watcher), saw: events.saw ?? (() => {}) },
       alive: (pids) => this.#alive(pids),
       untilBlocked: (pid, over) => this.#untilBlocked(pid, over),
+      blocked: this.#blocked,
       isInTheWay: () => this.#drivers.some((one) => one.frozenInside),
       expire: async (tokens) => void (await this.#query(EXPIRE, [tokens])),
     })
