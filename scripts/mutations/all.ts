@@ -1,5 +1,6 @@
 import { collectMutations } from './collect.ts'
 import { commitMutations } from './commit.ts'
+import { leaseMutations } from './lease.ts'
 import type { Equivalent, Mutation } from './mutation.ts'
 import { settleMutations } from './settle.ts'
 import { undoMutations } from './undo.ts'
@@ -10,6 +11,7 @@ export const MUTATIONS: readonly Mutation[] = [
   ...commitMutations,
   ...undoMutations,
   ...settleMutations,
+  ...leaseMutations,
 ]
 
 /** Guards that cannot be missed, since another one stands behind them; and changes that cost work and break no promise. */

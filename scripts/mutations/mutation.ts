@@ -21,6 +21,8 @@ export interface Mutation extends Edit {
   readonly why: string
   /** Seeds after which it counts as a survivor, where the usual number is too small, with the reason. */
   readonly seeds?: { readonly limit: number; readonly because: string }
+  /** The database on which it is played. Default: SQLite. */
+  readonly store?: 'postgres'
   /** Options that replace those of the seed, where few seeds draw what it takes, with the reason. */
   readonly given?: { readonly options: Partial<SwarmOptions>; readonly because: string }
 }

@@ -35,6 +35,8 @@ export interface Play {
   readonly dist: string
   readonly seeds: readonly number[]
   readonly options: Partial<SwarmOptions>
+  /** The database of the run. Default: a SQLite file of its own. */
+  readonly url?: string | undefined
 }
 
 type Message =
@@ -66,8 +68,10 @@ class Watched {
     this.#play = play
     this.#end = end
     const input = JSON.stringify({ seeds: play.seeds, options: play.options })
+    // A url may hold a password: it is no argument, which every process of the machine may read.
     this.#child = spawn(process.execPath, ['--no-warnings', WORKER, play.dist, input], {
       stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, TIDEMARK_MUTANT_DATABASE: play.url ?? '' },
     })
     this.#child.stderr?.on('data', (chunk: Buffer) => {
       this.#errors = (this.#errors + chunk.toString()).slice(-2_000)

@@ -24,9 +24,9 @@ export function line({ mutation, caught, limit, seconds }: Outcome): string {
 }
 
 function row({ mutation, caught, seconds }: Outcome): string {
-  const { name, breaks, why } = mutation
+  const { name, breaks, why, store } = mutation
   const cells = [
-    `\`${name}\``,
+    `\`${name}\`${store ? ', on PostgreSQL' : ''}`,
     breaks,
     why,
     caught ? String(caught.seed) : '**survived**',

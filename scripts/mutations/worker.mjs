@@ -13,7 +13,11 @@ const { seeds, options } = JSON.parse(input)
 // At once and in order, also out of a loop that never comes back to the event loop.
 const tell = (message) => writeSync(1, `${JSON.stringify(message)}\n`)
 
-const { simulate } = await import(pathToFileURL(`${dist}/testkit/simulator/simulate.js`).href)
+const load = (path) => import(pathToFileURL(`${dist}/testkit/simulator/${path}`).href)
+const { simulate } = await load('simulate.js')
+const url = process.env.TIDEMARK_MUTANT_DATABASE
+// The process is killed at its end, and the database is dropped by whoever made it.
+const where = url ? { database: await (await load('postgres/database.js')).PgDatabase.open(url) } : {}
 tell({ ready: true })
 
 let told = performance.now()
@@ -25,7 +29,7 @@ function onStep() {
 
 for (const seed of seeds) {
   const started = performance.now()
-  const { ok, failure } = await simulate({ seed, options, onStep })
+  const { ok, failure } = await simulate({ seed, options, ...where, onStep })
   const seconds = (performance.now() - started) / 1000
   tell({ seed, ok, kind: failure?.kind ?? '', words: failure?.words.slice(0, 500) ?? '', seconds })
   if (!ok) break

@@ -68,10 +68,19 @@ export interface Inspection {
   close(): void
 }
 
+/** Copies of the whole database, but for what names processes: leases stay as they are. */
+export interface Copies {
+  keep(): Promise<void>
+  /** The newest copy takes the place of what is there. */
+  putBack(): Promise<void>
+}
+
 /** The database of one run, and the ways to it. */
 export interface Backend {
   /** Whether several processes run at once, each watcher held by one of them. */
   readonly shared: boolean
+  /** Null where no copy is put back in a run. */
+  readonly copies: Copies | null
   /** How many processes a run has. */
   processes(options: SwarmOptions): number
   application(options: SwarmOptions, probe: Probe): Application

@@ -50,6 +50,7 @@ export class Freezes {
     if (this.#frozen.size === 0 || action.kind === 'thaw') return null
     const stuck = involved(action).find((index) => this.#frozen.has(index))
     if (stuck !== undefined) return `process ${stuck} is frozen`
+    if (action.kind === 'restore') return 'not now: a process is frozen'
     const inside = [...this.#frozen.keys()].some((index) => this.#driver(index).frozenInside)
     return inside && OF_PERSONS.has(action.kind) ? 'not now: a frozen process holds a row' : null
   }

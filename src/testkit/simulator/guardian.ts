@@ -6,6 +6,7 @@ import { fail, must } from './failure.ts'
 import type { WatcherState, WatcherTables } from './inspector.ts'
 import { mayBeWrong, type SwarmOptions } from './options.ts'
 import type { Probe } from './probe.ts'
+import { WENT_BACK } from './restores.ts'
 import type { SimChain } from './sim-chain.ts'
 
 /** Halts that a person ends with `--accept-reorg`. */
@@ -41,6 +42,7 @@ export class Guardian {
   readonly #nonces = new Map<string, string>()
   /** Commits were glanced at, and not all of it was looked at since. */
   #pending = false
+  #wasPutBack = false
   /** Each watcher as it was before its epoch was raised last. */
   readonly #left = new Map<string, WatcherState>()
   readonly #misplaced = new Map<string, Misplaced>()
@@ -56,6 +58,18 @@ export class Guardian {
   /** A person has corrected effects for the chain as it is now: it stands still until Tidemark has followed. */
   get correcting(): boolean {
     return this.#corrected.size > 0
+  }
+
+  /** Whether a person has touched any watcher and Tidemark has not followed yet. */
+  get touched(): boolean {
+    return this.#moved.size + this.#corrected.size + this.#misplaced.size > 0
+  }
+
+  /** An older copy of the database has taken the place of what was there: what was seen of it is worth nothing. */
+  wentBack(): void {
+    for (const known of [this.#before, this.#tokens, this.#nonces, this.#left]) known.clear()
+    this.#pending = true
+    this.#wasPutBack = true
   }
 
   /** Whether a person has touched the watcher and Tidemark has not followed yet. */
@@ -212,6 +226,7 @@ export class Guardian {
   #judge({ kind, code }: WatcherState): void {
     if (this.#probe.hasProvoked(kind, code) || this.#wrongChain(code)) return
     if (this.#misplaced.has(kind) && code === 'CURSOR_BELOW_LOW_WATER') return
+    if (this.#wasPutBack && code === WENT_BACK) return
     must(this.#permits(kind, code), 'halt', () => `${kind} halted with ${code}, and nothing gave it a reason`)
   }
 

@@ -6,6 +6,7 @@ import { contentDifference } from './content.ts'
 import type { Guardian } from './guardian.ts'
 import type { EffectLine, WatcherState, WatcherTables } from './inspector.ts'
 import { mayBeWrong, type SwarmOptions } from './options.ts'
+import { WENT_BACK } from './restores.ts'
 import type { SimChain } from './sim-chain.ts'
 
 export interface OperatorGround {
@@ -40,6 +41,7 @@ export class Operator {
   async resume(inspector: Inspection): Promise<string | undefined> {
     const { guardian } = this.#ground
     const said: string[] = []
+    if (inspector.watchers().some(({ code }) => code === WENT_BACK)) said.push(await this.#restored(inspector))
     for (const watcher of inspector.watchers()) {
       if (guardian.isMisplaced(watcher)) said.push(await this.#putBack(inspector, watcher))
       const reorged = guardian.mayAccept(watcher)
@@ -59,6 +61,13 @@ export class Operator {
     }
     await inspector.refresh()
     return said.length > 0 ? said.join(', ') : undefined
+  }
+
+  /** Says that the database was put back on purpose. */
+  async #restored(inspector: Inspection): Promise<string> {
+    await this.#admin((admin) => admin.restored(BY))
+    await inspector.refresh()
+    return 'said that the database was restored'
   }
 
   /** Takes back by hand what a watcher without undo did in blocks that are gone, or are to be applied again. */

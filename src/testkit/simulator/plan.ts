@@ -155,6 +155,8 @@ export type SharedAction =
       readonly ms: number
     }
   | { readonly kind: 'thaw'; readonly process: number }
+  /** A copy of the database is made at the n-th request of a process, and put back `more` requests later. */
+  | { readonly kind: 'restore'; readonly process: number; readonly atRequest: number; readonly more: number }
 
 /** An action with its place in the plan as drawn: what is left of a plan after shrinking keeps its numbers. */
 export type PlannedAction = (Action | SharedAction) & { readonly id: number }

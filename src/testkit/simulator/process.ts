@@ -64,6 +64,8 @@ export interface Ground {
   readonly tally: Tally
   readonly log: (line: string) => void
   /** Checks what a process says of a watcher, at the moment it says so. */
+  /** What it calls the environment that the database belongs to; undefined: nothing. */
+  readonly environment?: string | undefined
   readonly claimed: (watcher: string, line: 'cursor' | 'settled', block: number | null) => void
   /** Checks that a process which gave up blocks has those that come in their place. */
   readonly reorged: (watcher: string, to: number | null, blocks: ReadonlySet<string>) => void
@@ -154,7 +156,7 @@ export class SimProcess {
   }
 
   #open(): Tidemark {
-    const { seed, options, clock, backend, watchers } = this.#ground
+    const { seed, options, clock, backend, watchers, environment } = this.#ground
     const world = new ProcessWorld(clock, new Random(seed).fork(`process ${this.index} ${this.#incarnation}`))
     const { finality, finalDepth, minDepth, pollMs, maxRange, retentionBlocks, undoLimitBlocks } = options
     const chain = {
@@ -173,6 +175,7 @@ export class SimProcess {
       retentionBlocks,
       undoLimitBlocks,
       build: `${this.index}.${this.#incarnation}`,
+      ...(environment === undefined ? {} : { environment }),
     })
     const tidemark = createTidemark(config, { world })
     this.#listen(tidemark)
@@ -242,6 +245,16 @@ export class SimProcess {
       return events > 0 ? `${did}, ${events} events` : did
     } catch (error) {
       return this.#refused(error)
+    }
+  }
+
+  /** One `runOnce` that must be refused. @returns the code of its error; null: it ran */
+  async refusal(): Promise<string | null> {
+    try {
+      await this.#tidemark.runOnce({ budgetMs: 1 })
+      return null
+    } catch (error) {
+      return TidemarkError.is(error) ? error.code : String(error)
     }
   }
 

@@ -17,6 +17,7 @@ import { Overlaps } from './overlaps.ts'
 import { type Action, drawBlocks, type PlannedAction } from './plan.ts'
 import { Probe } from './probe.ts'
 import { type Ground, isCrash, SimProcess, type Tally } from './process.ts'
+import { Restores } from './restores.ts'
 import { SimChain } from './sim-chain.ts'
 import { Slips } from './slips.ts'
 import type { Trace } from './trace.ts'
@@ -62,6 +63,8 @@ export class Simulation {
   readonly #processes: SimProcess[]
   readonly #overlaps: Overlaps
   readonly #freezes: Freezes
+  readonly #restores: Restores
+  readonly #ground: Ground
   #application: Application
   /** Which providers play their faults now. */
   readonly #unwell: boolean[]
@@ -111,13 +114,15 @@ export class Simulation {
     })
     this.#application = this.#backend.application(options, this.probe)
     this.#inspector = this.#backend.inspect(this.#application)
+    this.#ground = this.#groundOf(seed)
     this.#processes = Array.from(
       { length: this.#backend.processes(options) },
-      (_, i) => new SimProcess(this.#ground(seed), i),
+      (_, i) => new SimProcess(this.#ground, i),
     )
     const common = this.#common()
     const freezes = new Freezes({ ...common, clock: this.clock, nameOf: (n) => `${this.#kind(n)}/${CHAIN}` })
     this.#freezes = freezes
+    this.#restores = new Restores({ ...common, guardian: this.#guardian, copies: this.#backend.copies })
     const operator = this.#operator
     const shared = this.#backend.shared ? freezes.overlap.bind(freezes) : null
     this.#overlaps = new Overlaps({ ...common, operator, shared, fork: (action) => this.#fork(action) })
@@ -132,7 +137,7 @@ export class Simulation {
     }
   }
 
-  #ground(seed: number | string): Ground {
+  #groundOf(seed: number | string): Ground {
     const { clock, providers, liar, slips, tally } = this
     const log = (line: string) => this.#trace.add(line)
     const watchers = () => this.#application.watchers
@@ -142,7 +147,8 @@ export class Simulation {
     const saw: Ground['saw'] = (kind, words) => this.probe.saw(kind, words)
     const reorged: Ground['reorged'] = (watcher, to, blocks) => this.#reorged(watcher, to, blocks)
     const common = { seed, options: this.#options, clock, backend: this.#backend, providers, liar, slips }
-    return { ...common, watchers, tally, log, claimed, reorged, began, committed, saw }
+    const environment = this.#backend.shared ? 'simulator' : undefined
+    return { ...common, environment, watchers, tally, log, claimed, reorged, began, committed, saw }
   }
 
   /** Looks at the database as this commit has left it, before anything else happens. */
@@ -242,6 +248,8 @@ export class Simulation {
         return this.#freezes.freeze(action)
       case 'thaw':
         return this.#freezes.thaw(action)
+      case 'restore':
+        return this.#restores.restore(action)
       default:
         return this.#disturb(action)
     }
@@ -364,6 +372,7 @@ export class Simulation {
       0xfffe,
       Array.from({ length: finalDepth + minDepth + confirmations + 2 }, () => []),
     )
+    if (this.#backend.shared) await this.#stranger()
     for (let round = 0; round < LAST_ROUNDS; round++) {
       await this.#round()
       if (this.#unsettled().length === 0) return this.#conclude()
@@ -374,6 +383,19 @@ export class Simulation {
         'liveness',
         `${watcher.kind} does not settle: cursor ${watcher.cursor}, settled ${watcher.settled}, ${watcher.state} ${watcher.code}, head ${this.chain.chain.head().number}`,
       )
+  }
+
+  /** A process of another environment is refused, once the database has a name. */
+  async #stranger(): Promise<void> {
+    if (this.#inspector.watchers().length === 0) return
+    const stranger = new SimProcess({ ...this.#ground, environment: 'another' }, this.#processes.length)
+    const code = await stranger.refusal()
+    stranger.driver.kill()
+    must(
+      code === 'ENVIRONMENT_MISMATCH',
+      'fencing',
+      () => `a process of another environment ran: ${code ?? 'no error'}`,
+    )
   }
 
   async #conclude(): Promise<void> {

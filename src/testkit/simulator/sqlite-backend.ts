@@ -10,6 +10,7 @@ import type { SwarmOptions } from './options.ts'
 /** The default: a file of the run's own. */
 export class SqliteBackend implements Backend {
   readonly shared = false
+  readonly copies = null
   readonly application = application
   readonly processes = ({ processes }: SwarmOptions) => processes
   readonly #disk: Disk

@@ -44,6 +44,8 @@ function what(action: PlannedAction): string {
       return `process ${action.process} runs ${action.watcher === null ? 'all watchers' : `watcher ${action.watcher}`} and is frozen at statement ${action.atStatement}, ${action.ms} ms pass, process ${action.other} runs`
     case 'thaw':
       return `process ${action.process} wakes up`
+    case 'restore':
+      return `process ${action.process} runs; a copy of the database is made at request ${action.atRequest}, and put back ${action.more} requests later`
     case 'violate':
       return 'final blocks are replaced'
   }

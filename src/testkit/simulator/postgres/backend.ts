@@ -2,7 +2,7 @@ import type { PgPoolLike } from '../../../store/postgres/driver.ts'
 import { type PostgresStore, postgres } from '../../../store/postgres/index.ts'
 import { realWorld, type World } from '../../../util/world.ts'
 import type { TestWorld } from '../../test-world.ts'
-import type { Backend, DriverEvents } from '../backend.ts'
+import type { Backend, Copies, DriverEvents } from '../backend.ts'
 import { must } from '../failure.ts'
 import { LEASE_MS } from '../freezes.ts'
 import { application } from './application.ts'
@@ -27,9 +27,34 @@ const EXPIRE = "UPDATE tidemark.leases SET expires_at = to_timestamp(0) WHERE en
 const ALIVE = 'SELECT pid FROM pg_stat_activity WHERE pid = ANY ($1::integer[])'
 const BLOCKED = "SELECT 1 AS found FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'"
 
+/** Tables that a copy holds: not those that name processes, persons or the chain. */
+const COPIED = `
+  SELECT schemaname, tablename, schemaname || '_' || tablename AS copy FROM pg_tables
+  WHERE schemaname IN ('public', 'tidemark')
+    AND tablename NOT IN ('simulator_once', 'meta', 'open_commits', 'leases', 'chains', 'audit')`
+const KEEP = `
+  DO $$ DECLARE found record; BEGIN
+    DROP SCHEMA IF EXISTS copies CASCADE;
+    CREATE SCHEMA copies;
+    FOR found IN ${COPIED} LOOP
+      EXECUTE format('CREATE TABLE copies.%I AS TABLE %I.%I', found.copy, found.schemaname, found.tablename);
+    END LOOP;
+  END $$`
+const PUT_BACK = `
+  DO $$ DECLARE found record; BEGIN
+    FOR found IN ${COPIED} LOOP
+      EXECUTE format('DELETE FROM %I.%I', found.schemaname, found.tablename);
+      EXECUTE format('INSERT INTO %I.%I OVERRIDING SYSTEM VALUE TABLE copies.%I', found.schemaname, found.tablename, found.copy);
+    END LOOP;
+  END $$`
+
 /** One run on a PostgreSQL database that it has to itself. */
 export class PgBackend implements Backend {
   readonly shared = true
+  readonly copies: Copies = {
+    keep: async () => void (await this.#query(KEEP)),
+    putBack: async () => void (await this.#query(PUT_BACK)),
+  }
   readonly application = application
   readonly processes = processesOf
   readonly #pool: PgPoolLike
@@ -38,6 +63,7 @@ export class PgBackend implements Backend {
   readonly #work: RealWork
   readonly #inspector: PgInspector
   readonly #drivers: PgCrashDriver[] = []
+  readonly #blocked = new Set<Promise<void>>()
 
   constructor(pool: PgPoolLike, query: Query, clock: TestWorld) {
     this.#pool = pool
@@ -64,6 +90,7 @@ export class PgBackend implements Backend {
       leases: { leaseOf: (watcher) => this.#leaseOf(watcher), saw: events.saw ?? (() => {}) },
       alive: (pids) => this.#alive(pids),
       untilBlocked: (pid, over) => this.#untilBlocked(pid, over),
+      blocked: this.#blocked,
       isInTheWay: () => this.#drivers.some((one) => one.frozenInside),
       expire: async (tokens) => void (await this.#query(EXPIRE, [tokens])),
     })

@@ -19,6 +19,7 @@ const writes = (sql: string) => /^\s*(INSERT|UPDATE|DELETE)/i.test(sql)
 const locks = (sql: string) => /FOR UPDATE\s*$/i.test(sql)
 /** A successor that waits for the row of a holder which stands in its way: the server ends that one meanwhile. */
 const waitsForHolder = (sql: string) => /^\s*SELECT id FROM tidemark\.watchers .*FOR UPDATE\s*$/is.test(sql)
+const endsHolder = (sql: string) => /^\s*SELECT pg_terminate_backend\(pid\)/i.test(sql)
 const any = () => true
 
 /** Which statements count for a mishap. */
@@ -69,6 +70,8 @@ export interface PgDriverOptions extends DriverEvents {
   readonly alive: (pids: readonly number[]) => Promise<ReadonlySet<number>>
   /** Resolves when the session waits for a lock, or `over` says that it need not be known any more. */
   readonly untilBlocked: (pid: number, over: () => boolean) => Promise<void>
+  /** Statements that wait for a lock now, over all processes. */
+  readonly blocked: Set<Promise<void>>
   /** Whether some process is frozen with a transaction open. */
   readonly isInTheWay: () => boolean
   /** Lets the leases of these tokens expire, without a word to their holder. */
@@ -160,7 +163,7 @@ export class PgCrashDriver implements FreezableDriver {
 
   async #connect(): Promise<PgPoolClientLike> {
     this.#checkAlive()
-    const native = (await this.#options.work.of(() => this.#options.pool.connect())) as Native
+    const native = (await this.#options.work.inTurn(() => this.#options.pool.connect())) as Native
     const client = new CountedClient(native, this, () => this.#clients.delete(client))
     if (this.dead) client.drop()
     this.#checkAlive()
@@ -204,8 +207,9 @@ export class PgCrashDriver implements FreezableDriver {
   /** Sends it, with a word to whoever watches the transactions; the process hears the answer after them. */
   async #told(client: CountedClient, config: PgQueryConfig): Promise<PgResult> {
     const { work, began, committed } = this.#options
-    const result = await work.of(async () => {
-      const answer = await this.#leases.around(config, () => this.#send(client, config))
+    const result = await work.inTurn(async (letGo) => {
+      this.#checkAlive()
+      const answer = await this.#leases.around(config, () => this.#send(client, config, letGo))
       if (isCommit(config.text) && answer.command === 'COMMIT') await committed?.()
       return answer
     })
@@ -214,15 +218,16 @@ export class PgCrashDriver implements FreezableDriver {
     return result
   }
 
-  async #send(client: CountedClient, config: PgQueryConfig): Promise<PgResult> {
+  async #send(client: CountedClient, config: PgQueryConfig, letGo: () => void): Promise<PgResult> {
     const answer = client.send(this.#inItsTime(config))
+    if (endsHolder(config.text)) return this.#withTheLock(answer)
     if (!this.#options.isInTheWay() || !waitsForHolder(config.text)) return answer
-    return this.#whileBlocked(client, answer)
+    return this.#whileBlocked(client, answer, letGo)
   }
 
   /** Time passes for the others as long as the server lets this one wait for a lock. */
-  async #whileBlocked(client: CountedClient, answer: Promise<PgResult>): Promise<PgResult> {
-    const { work, untilBlocked } = this.#options
+  async #whileBlocked(client: CountedClient, answer: Promise<PgResult>, letGo: () => void): Promise<PgResult> {
+    const { work, untilBlocked, blocked } = this.#options
     let over = false
     const settled = answer.then(
       () => {
@@ -234,10 +239,20 @@ export class PgCrashDriver implements FreezableDriver {
     )
     await untilBlocked(client.pid, () => over)
     if (over) return answer
+    blocked.add(settled)
+    letGo()
     work.end()
     await settled
     work.begin()
+    blocked.delete(settled)
     return answer
+  }
+
+  /** Whoever waits for the session that was ended has the lock before anything else happens: how long that takes is chance. */
+  async #withTheLock(answer: Promise<PgResult>): Promise<PgResult> {
+    const result = await answer
+    await Promise.all(this.#options.blocked)
+    return result
   }
 
   /** The server is told the time of the run, and no statement is given up by real time. */
@@ -274,13 +289,13 @@ export class PgCrashDriver implements FreezableDriver {
   /** The server refuses the statement, or ends the session, or the connection breaks before the statement is sent. */
   #failStatement(mishap: Mishap, client: CountedClient, config: PgQueryConfig): Promise<PgResult> {
     const state = mishap === 'commit-rolled-back' ? SERIALIZATION : STATES[mishap]
-    if (state !== undefined) return this.#options.work.of(() => client.send(failing(state)))
-    if (mishap === 'full-rolled-back') return this.#options.work.of(() => client.send(END_SESSION))
+    if (state !== undefined) return this.#options.work.inTurn(() => client.send(failing(state)))
+    if (mishap === 'full-rolled-back') return this.#options.work.inTurn(() => client.send(END_SESSION))
     return this.#lose(client, config)
   }
 
   #lose(client: CountedClient, config: PgQueryConfig): Promise<PgResult> {
-    return this.#options.work.of(async () => {
+    return this.#options.work.inTurn(async () => {
       client.cut()
       await client.ended
       return client.send(config)

@@ -5,6 +5,7 @@ import type { PlannedAction, SharedAction } from '../plan.ts'
 
 /** Actions that are put into a plan have numbers of their own: those of the plan stay as they are. */
 const FIRST_ID = 1_000
+const RESTORE_ID = 1_100
 const PROCESSES_AT_LEAST = 2
 
 /** One process cannot be taken over by anybody. */
@@ -27,6 +28,16 @@ function drawFreeze(random: Random, options: SwarmOptions): Extract<SharedAction
   }
 }
 
+function drawRestore(random: Random, options: SwarmOptions): PlannedAction {
+  return {
+    id: RESTORE_ID,
+    kind: 'restore',
+    process: random.int(0, processesOf(options) - 1),
+    atRequest: random.int(1, 5),
+    more: random.int(1, 5),
+  }
+}
+
 /** The plan of the seed as it is on any database, with processes that are frozen and wake up, at once or some actions later. */
 export function withFreezes(
   random: Random,
@@ -35,7 +46,7 @@ export function withFreezes(
 ): readonly PlannedAction[] {
   const count = random.int(2, 6)
   const places = Array.from({ length: count }, () => random.int(0, plan.length)).sort((a, b) => a - b)
-  const added = places.flatMap((at, i) => {
+  const added = places.flatMap((at, i): { at: number; action: PlannedAction }[] => {
     const own = random.fork(`freeze ${i}`)
     const freeze = drawFreeze(own, options)
     const thawAt = at + own.pick([0, 0, 1, 2, 5])
@@ -45,6 +56,8 @@ export function withFreezes(
       { at: thawAt, action: { id: id + 1, kind: 'thaw' as const, process: freeze.process } },
     ]
   })
+  const restore = random.fork('restore')
+  if (restore.chance(0.6)) added.push({ at: restore.int(0, plan.length), action: drawRestore(restore, options) })
   const before = (at: number) => added.filter((one) => one.at === at).map(({ action }) => action)
   const after = added.filter(({ at }) => at >= plan.length).map(({ action }) => action)
   return [...plan.flatMap((action, i) => [...before(i), action]), ...after]

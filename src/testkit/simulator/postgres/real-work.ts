@@ -7,6 +7,8 @@ import type { TestWorld } from '../../test-world.ts'
 export class RealWork {
   readonly #clock: TestWorld
   #running = 0
+  /** When all whose turn came before are done. */
+  #tail: Promise<void> = Promise.resolve()
 
   constructor(clock: TestWorld) {
     this.#clock = clock
@@ -27,6 +29,27 @@ export class RealWork {
     try {
       return await work()
     } finally {
+      this.end()
+    }
+  }
+
+  /**
+   * One after the other, in the order of the calls: answers to statements that are under way at once would come in an order
+   * that chance decides.
+   * @param work may let the next one begin before it is done itself
+   */
+  async inTurn<T>(work: (letGo: () => void) => Promise<T>): Promise<T> {
+    const before = this.#tail
+    let letGo = () => {}
+    this.#tail = new Promise((resolve) => {
+      letGo = resolve
+    })
+    this.begin()
+    try {
+      await before
+      return await work(letGo)
+    } finally {
+      letGo()
       this.end()
     }
   }

@@ -1,0 +1,118 @@
+import type { Mutation } from './mutation.ts'
+
+/**
+ * Leases and fencing where several processes share a server: who may write for a watcher, how that right is taken over, and
+ * what stops the one that had it (P9). Those with `store` are played on PostgreSQL.
+ */
+export const leaseMutations: readonly Mutation[] = [
+  {
+    name: 'token-not-written',
+    breaks: 'P9',
+    file: 'app/register.ts',
+    find: 'const taken = { token, updatedAt: now, ...halt }',
+    replace: 'const taken = { ...(row.token ? {} : { token }), updatedAt: now, ...halt }',
+    why: 'whoever takes a watcher over leaves the token of the one before in its row',
+    store: 'postgres',
+  },
+  {
+    name: 'token-written-although-the-lease-is-lost',
+    breaks: 'P9',
+    file: 'app/register.ts',
+    find: 'if (!(yield* wait(taker.confirm()))) {',
+    replace: 'if (taker.token.length === 0) {',
+    why: 'a process that was held up before it wrote its token fences the one that has taken over from it',
+    store: 'postgres',
+  },
+  {
+    name: 'lease-confirmed-without-asking',
+    breaks: 'P9',
+    file: 'store/postgres/lease.ts',
+    find: 'if (!(await this.#calls.renew(this.#watcher, this.token, this.#left))) return false',
+    replace: '',
+    why: 'a lease counts as held because nobody has said otherwise yet',
+    store: 'postgres',
+  },
+  {
+    name: 'token-not-checked-on-a-server',
+    breaks: 'P9',
+    file: 'handle/run.ts',
+    find: 'if (!row.token || !sameBytes(row.token, run.token)) {',
+    replace: 'if (!row.token) {',
+    why: 'a process that was frozen, and taken over, commits when it wakes up',
+    store: 'postgres',
+  },
+  {
+    name: 'lease-taken-before-it-expired',
+    breaks: 'P9',
+    file: 'store/postgres/leases.ts',
+    find: 'WHERE held.expires_at <= clock_timestamp() OR held.token = $8::bytea',
+    replace: 'WHERE held.expires_at IS NOT NULL OR held.token = $8::bytea',
+    why: 'a watcher is taken from a process that is well',
+    store: 'postgres',
+  },
+  {
+    name: 'server-token-always-the-same',
+    breaks: 'P9',
+    file: 'store/postgres/leases.ts',
+    find: 'const token = this.#place.world.randomBytes(TOKEN_BYTES)',
+    replace: 'const token = new Uint8Array(TOKEN_BYTES)',
+    why: 'every lease has one token, so none is fenced',
+    store: 'postgres',
+  },
+  {
+    name: 'lease-of-another-given-back',
+    breaks: 'P9',
+    file: 'store/postgres/leases.ts',
+    find: "'DELETE FROM tidemark.leases WHERE watcher = $1::text AND token = $2::bytea'",
+    replace: "'DELETE FROM tidemark.leases WHERE watcher = $1::text AND $2::bytea IS NOT NULL'",
+    why: 'a process that has lost its lease deletes the lease of the one that took over',
+    store: 'postgres',
+  },
+  {
+    name: 'lease-of-another-renewed',
+    breaks: 'P9',
+    file: 'store/postgres/leases.ts',
+    find: `SET expires_at = clock_timestamp() + $3::bigint * interval '1 millisecond'
+  WHERE watcher = $1::text AND token = $2::bytea`,
+    replace: `SET expires_at = clock_timestamp() + $3::bigint * interval '1 millisecond'
+  WHERE watcher = $1::text AND $2::bytea IS NOT NULL`,
+    why: 'a process that has lost its lease renews the one of its successor, and believes that it still has it',
+    store: 'postgres',
+  },
+  {
+    name: 'lease-not-renewed',
+    breaks: 'P11',
+    file: 'store/postgres/lease.ts',
+    find: 'const RENEWALS = 3',
+    replace: 'const RENEWALS = 1 / 2',
+    why: 'a process that is well loses its watchers after the length of a lease',
+    store: 'postgres',
+  },
+  {
+    name: 'expired-holder-not-ended',
+    breaks: 'P9',
+    file: 'store/postgres/leases.ts',
+    find: "if (taken === 'over') await this.#free(watcher, token)",
+    replace: '',
+    why: 'a process that is frozen in a transaction stands in the way for longer than its lease',
+    store: 'postgres',
+  },
+  {
+    name: 'revision-not-compared',
+    breaks: 'P8',
+    file: 'app/seen.ts',
+    find: 'if (row.revision >= seen) return null',
+    replace: 'if (row.revision >= seen || seen > 0) return null',
+    why: 'a process goes on with a database that was put back under it',
+    store: 'postgres',
+  },
+  {
+    name: 'environment-not-checked',
+    breaks: 'P8',
+    file: 'app/environment.ts',
+    find: 'if (known === environment) return',
+    replace: "if (known !== '') return",
+    why: 'a process of another environment runs watchers on this database',
+    store: 'postgres',
+  },
+]
