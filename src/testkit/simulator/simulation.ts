@@ -1,7 +1,5 @@
 import type { Hex } from '../../util/bytes.ts'
 import type { Maybe } from '../../util/op.ts'
-import { type FakeRpc, fakeRpc } from '../fake-rpc.ts'
-import type { FaultSettings } from '../fault-plan.ts'
 import { Random } from '../random.ts'
 import { TestWorld } from '../test-world.ts'
 import { type Application, CHAIN } from './application.ts'
@@ -11,6 +9,7 @@ import { fail, must } from './failure.ts'
 import { Freezes } from './freezes.ts'
 import { Guardian } from './guardian.ts'
 import type { WatcherState } from './inspector.ts'
+import { Nodes } from './nodes.ts'
 import { Operator } from './operator.ts'
 import type { SwarmOptions } from './options.ts'
 import { Overlaps } from './overlaps.ts'
@@ -35,16 +34,6 @@ const ROUND_MS = 61_000
 /** Milliseconds that pass between two actions. */
 const PAUSE_MS = 60
 
-/** Switches every fault of these settings off. */
-function off(settings: FaultSettings): FaultSettings {
-  return Object.fromEntries(Object.keys(settings).map((name) => [name, false]))
-}
-
-/** Another block 0 is no fault as long as none was seen: nobody could tell which one is right. */
-function unknownChain(settings: FaultSettings): FaultSettings {
-  return { ...settings, otherGenesis: false }
-}
-
 /** The world of one run, and what the actions of a plan do in it. */
 export class Simulation {
   steps = 0
@@ -53,7 +42,7 @@ export class Simulation {
   readonly probe: Probe
   readonly liar: Liar
   readonly slips: Slips
-  readonly providers: readonly FakeRpc[]
+  readonly nodes: Nodes
   readonly tally: Tally = { events: 0, crashes: 0, mishaps: {} }
   readonly #options: SwarmOptions
   readonly #trace: Trace
@@ -66,9 +55,6 @@ export class Simulation {
   readonly #restores: Restores
   readonly #ground: Ground
   #application: Application
-  /** Which providers play their faults now. */
-  readonly #unwell: boolean[]
-  #knowsChain = false
   /** By how much the wall clock is wrong. */
   #jumped = 0
   #inspector: Inspection
@@ -93,16 +79,7 @@ export class Simulation {
     this.liar = new Liar(new Random(seed).fork('lies'), options.lies, (block) => block <= this.chain.floor)
     const { mixes, nulls, gaps } = options
     this.slips = new Slips({ random: new Random(seed).fork('slips'), chain: this.chain, mixes, nulls, gaps })
-    this.providers = options.faults.map((faults, i) =>
-      fakeRpc(this.chain.chain, {
-        ...options.habits[i],
-        seed,
-        label: `rpc[${i}]`,
-        faults: unknownChain(faults),
-        world: this.clock,
-      }),
-    )
-    this.#unwell = options.faults.map(() => true)
+    this.nodes = new Nodes(seed, options, this.chain, this.clock)
     this.#backend = backend(options, this.clock)
     this.#guardian = new Guardian(options, this.chain, this.probe)
     this.#operator = new Operator({
@@ -138,7 +115,8 @@ export class Simulation {
   }
 
   #groundOf(seed: number | string): Ground {
-    const { clock, providers, liar, slips, tally } = this
+    const { clock, liar, slips, tally } = this
+    const providers = this.nodes.all
     const log = (line: string) => this.#trace.add(line)
     const watchers = () => this.#application.watchers
     const claimed: Ground['claimed'] = (watcher, line, block) => this.#claimed(watcher, line, block)
@@ -195,7 +173,7 @@ export class Simulation {
   /** What went wrong on purpose, by name: faults of providers, mishaps, misbehaviour of functions, lies and slips. */
   get acted(): Readonly<Record<string, number>> {
     const { mixes, nulls, gaps } = this.slips.made
-    const lists = [...this.providers.map((rpc) => rpc.log.faults), this.tally.mishaps, this.probe.misbehaved]
+    const lists = [...this.nodes.all.map((rpc) => rpc.log.faults), this.tally.mishaps, this.probe.misbehaved]
     const acted: Record<string, number> = { lies: this.liar.told, mixes, nulls, gaps }
     for (const [name, count] of lists.flatMap((list) => Object.entries(list))) acted[name] = (acted[name] ?? 0) + count
     return Object.fromEntries(Object.entries(acted).filter(([, count]) => count > 0))
@@ -265,7 +243,7 @@ export class Simulation {
   async #disturb(action: PlannedAction): Promise<string | undefined> {
     switch (action.kind) {
       case 'faults':
-        return this.#setFaults(action)
+        return this.nodes.set(action.provider, action.on) as undefined
       case 'wait':
         return void (await this.clock.sleep(action.ms))
       case 'wallJump':
@@ -289,25 +267,6 @@ export class Simulation {
 
   #kind(watcher: number): string {
     return this.#options.watchers[watcher] as string
-  }
-
-  #setFaults({ provider, on }: Of<'faults'>): undefined {
-    this.#unwell[provider] = on
-    this.#applyFaults()
-  }
-
-  #applyFaults(): void {
-    for (const [i, faults] of this.#options.faults.entries()) {
-      const now = this.#unwell[i] ? faults : off(faults)
-      this.providers[i]?.setFaults(this.#knowsChain ? now : unknownChain(now))
-    }
-  }
-
-  /** A chain is known by what was seen of it first: from then on another one can be recognised. */
-  #learn(): void {
-    if (this.#knowsChain || !this.#inspector.knowsChain) return
-    this.#knowsChain = true
-    this.#applyFaults()
   }
 
   #jump(ms: number): undefined {
@@ -341,7 +300,7 @@ export class Simulation {
     this.#powerCut()
     await this.#freezes.bury()
     await this.#inspector.refresh()
-    this.#learn()
+    this.nodes.learn(() => this.#inspector.knowsChain)
     this.#guardian.look(this.#inspector)
   }
 
@@ -357,8 +316,7 @@ export class Simulation {
   /** Faults stop, the chain grows until everything is final, and the operator resumes: now everything must settle. */
   async settle(): Promise<void> {
     this.#trace.add('the faults are over')
-    this.#unwell.fill(false)
-    for (const rpc of this.providers) rpc.stopFaults()
+    this.nodes.stop()
     for (const { driver } of this.#processes) driver.disarm()
     this.liar.stop()
     this.slips.stop()
