@@ -48,6 +48,13 @@ export interface FreezableDriver extends ProcessDriver {
   thaw(): Promise<void>
 }
 
+/** A lease as it stands in its table, by the clock of the run. */
+export interface LeaseLine {
+  /** In hex. */
+  readonly token: string
+  readonly expired: boolean
+}
+
 /** Looks at the database from outside: only what is committed. */
 export interface Inspection {
   /** Where looking takes a wait: reads everything, and the other verbs answer from that. undefined: they look themselves. */
@@ -57,8 +64,8 @@ export interface Inspection {
   readonly knowsChain: boolean
   linesOf(watcher: string): { readonly cursor: number | null; readonly settled: number | null } | undefined
   nonceOf(watcher: WatcherState): string
-  /** The tokens of the leases as they stand, expired or not, in hex, by the whole name of the watcher. */
-  leases(): ReadonlyMap<string, string>
+  /** By the whole name of the watcher. */
+  leases(): ReadonlyMap<string, LeaseLine>
   watchers(): WatcherState[]
   tables(watcher: WatcherState): WatcherTables
   /** What a person does with a database shell. */

@@ -158,11 +158,17 @@ export class Freezes {
     return this.#process(index).driver as FreezableDriver
   }
 
+  /** Whoever took the lease last gave up before it wrote its token, and let the lease expire. */
+  #isGivenUp({ kind, token }: WatcherState): boolean {
+    const lease = this.#ground.inspector().leases().get(`${kind}/${CHAIN}`)
+    return lease?.expired === true && lease.token !== token
+  }
+
   /** The watchers whose leases hold a token of the process, expired or not. */
   #heldBy(index: number): ReadonlySet<string> {
     const { tokens } = this.#driver(index)
     const leases = [...this.#ground.inspector().leases()]
-    return new Set(leases.filter(([, token]) => tokens.has(token)).map(([watcher]) => watcher))
+    return new Set(leases.filter(([, { token }]) => tokens.has(token)).map(([watcher]) => watcher))
   }
 
   /**
@@ -175,7 +181,7 @@ export class Freezes {
     const held = this.#heldBy(index)
     const foreign = inspector()
       .watchers()
-      .filter(({ kind }) => !held.has(`${kind}/${CHAIN}`))
+      .filter((row) => !held.has(`${row.kind}/${CHAIN}`) && !this.#isGivenUp(row))
     const process = this.#process(index)
     process.disturbed = true
     const outcome = await go()

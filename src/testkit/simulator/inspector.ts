@@ -1,5 +1,5 @@
 import { openDefault, type SqliteDatabaseLike, type SqliteStatementLike } from '../../store/sqlite/driver.ts'
-import type { Inspection } from './backend.ts'
+import type { Inspection, LeaseLine } from './backend.ts'
 import type { WatcherKind } from './options.ts'
 
 /** The row of a watcher, as it stands in the database. */
@@ -159,7 +159,7 @@ export class Inspector implements Inspection {
   }
 
   /** There are none: the file has one lock. */
-  leases(): ReadonlyMap<string, string> {
+  leases(): ReadonlyMap<string, LeaseLine> {
     return new Map()
   }
 

@@ -2,13 +2,12 @@ import type { PgPoolLike } from '../../../store/postgres/driver.ts'
 import { type PostgresStore, postgres } from '../../../store/postgres/index.ts'
 import { realWorld, type World } from '../../../util/world.ts'
 import type { TestWorld } from '../../test-world.ts'
-import type { Backend, Copies, DriverEvents } from '../backend.ts'
+import type { Backend, Copies, DriverEvents, LeaseLine } from '../backend.ts'
 import { must } from '../failure.ts'
 import { LEASE_MS } from '../freezes.ts'
 import { application } from './application.ts'
 import { PgCrashDriver } from './crash-driver.ts'
 import { PgInspector, type Query } from './inspector.ts'
-import type { LeaseLine } from './lease-watch.ts'
 import { processesOf } from './plan.ts'
 import { RealWork } from './real-work.ts'
 
@@ -70,7 +69,7 @@ export class PgBackend implements Backend {
     this.#clock = clock
     this.#work = new RealWork(clock)
     this.#query = (...what) => this.#work.of(() => query(...what))
-    this.#inspector = new PgInspector(this.#query)
+    this.#inspector = new PgInspector(this.#query, () => this.#now)
   }
 
   inspect(): PgInspector {
@@ -123,12 +122,16 @@ export class PgBackend implements Backend {
     return this.store(driver, world)
   }
 
-  /** A commit changes rows that name a lease of the process; and the lease is still its own (P9). */
+  /**
+   * A commit changes rows that hold a token of the process, and that no other one has a lease for (P9). A lease that expired, and
+   * whose next holder gave up before it wrote its own token, is nobody's.
+   */
   checkCommit({ tokens }: PgCrashDriver): void {
     for (const { name, token } of this.#inspector.changedRows()) {
       must(tokens.has(token), 'fencing', () => `a process committed to ${name}, which another one holds`)
+      const lease = this.#inspector.leases().get(name)
       must(
-        this.#inspector.leases().get(name) === token,
+        lease === undefined || lease.expired || lease.token === token,
         'fencing',
         () => `a process committed to ${name} after another one had taken its lease over`,
       )

@@ -1,4 +1,4 @@
-import type { Inspection } from '../backend.ts'
+import type { Inspection, LeaseLine } from '../backend.ts'
 import {
   type CommitLine,
   type EffectLine,
@@ -56,9 +56,16 @@ const READ = `SELECT json_build_object(
   ${list('chains', 'SELECT chain_id AS id FROM tidemark.chains')},
   ${['undo_rows', 'managed_rows', 'managed_paid'].map((table) => list(table, managedOf(table))).join(',\n  ')},
   ${own.join(',\n  ')}
-)::text AS everything, (SELECT coalesce(json_object_agg(watcher, encode(token, 'hex')), '{}') FROM tidemark.leases)::text AS leases`
+)::text AS everything, (SELECT coalesce(json_object_agg(watcher, json_build_object('token', encode(token, 'hex'),
+  'until', extract(epoch FROM expires_at) * 1000)), '{}') FROM tidemark.leases)::text AS leases`
 
 type OfWatcher<T> = T & { readonly watcher: number }
+
+/** A lease, and when it expires, in ms since the epoch. */
+interface Held {
+  readonly token: string
+  readonly until: number
+}
 
 interface Everything {
   readonly watchers: readonly RawWatcher[]
@@ -86,25 +93,28 @@ const NOTHING: Everything = { watchers: [], nonces: [], marks: [], kept: [], tra
 /** Reads all tables at once, whenever something may have changed, and answers from what it has read. */
 export class PgInspector implements Inspection {
   readonly #query: Query
+  readonly #now: () => number
   #text = ''
   #seen = ''
-  #now: Everything = NOTHING
-  #leases: ReadonlyMap<string, string> = new Map()
+  #found: Everything = NOTHING
+  #leases: ReadonlyMap<string, Held> = new Map()
   /** The rows of the watchers at the reading before the last. */
   #before: readonly Version[] = []
 
-  constructor(query: Query) {
+  /** @param now the time of the run, in ms since the epoch */
+  constructor(query: Query, now: () => number) {
     this.#query = query
+    this.#now = now
   }
 
   async refresh(): Promise<void> {
     const [row] = await this.#query(READ, [], 'everything')
     this.#before = this.versions()
-    this.#leases = new Map(Object.entries(JSON.parse(String(row?.leases)) as Record<string, string>))
+    this.#leases = new Map(Object.entries(JSON.parse(String(row?.leases)) as Record<string, Held>))
     const text = String(row?.everything)
     if (text === this.#text) return
     this.#text = text
-    this.#now = JSON.parse(text) as Everything
+    this.#found = JSON.parse(text) as Everything
   }
 
   changed(): boolean {
@@ -120,38 +130,39 @@ export class PgInspector implements Inspection {
   }
 
   versions(): Version[] {
-    const { watchers, nonces } = this.#now
+    const { watchers, nonces } = this.#found
     return watchers.map(({ name, token }, i) => {
       const { nonce = '', revision = 0 } = nonces[i] ?? {}
       return { name, token, nonce, revision }
     })
   }
 
-  leases(): ReadonlyMap<string, string> {
-    return this.#leases
+  leases(): ReadonlyMap<string, LeaseLine> {
+    const now = this.#now()
+    return new Map([...this.#leases].map(([watcher, { token, until }]) => [watcher, { token, expired: until <= now }]))
   }
 
   get knowsChain(): boolean {
-    return this.#now.chains.length > 0
+    return this.#found.chains.length > 0
   }
 
   linesOf(watcher: string) {
-    return this.#now.watchers.find(({ name }) => name === watcher)
+    return this.#found.watchers.find(({ name }) => name === watcher)
   }
 
   nonceOf({ id }: WatcherState): string {
-    return String(this.#now.nonces.find((one) => one.id === id)?.nonce)
+    return String(this.#found.nonces.find((one) => one.id === id)?.nonce)
   }
 
   watchers(): WatcherState[] {
-    return this.#now.watchers.map(stateOf)
+    return this.#found.watchers.map(stateOf)
   }
 
   tables({ id, kind }: WatcherState): WatcherTables {
-    const { marks, kept, trail, commits } = this.#now
+    const { marks, kept, trail, commits } = this.#found
     const of = <T extends { readonly watcher: number }>(all: readonly T[]) => all.filter((one) => one.watcher === id)
     const table = <T>(name: string) =>
-      ((this.#now as unknown as Record<string, readonly T[]>)[name] ?? []) as readonly T[]
+      ((this.#found as unknown as Record<string, readonly T[]>)[name] ?? []) as readonly T[]
     const balances = table<{ account: string; amount: number }>(`${kind}_balances`)
     return {
       marks: of(marks),

@@ -1,12 +1,7 @@
 import type { PgQueryConfig, PgResult } from '../../../store/postgres/driver.ts'
 import { bytesToHex } from '../../../util/bytes.ts'
+import type { LeaseLine } from '../backend.ts'
 import type { FailureKind } from '../failure.ts'
-
-/** A lease as it stands in the table, by the clock of the run. */
-export interface LeaseLine {
-  readonly token: string
-  readonly expired: boolean
-}
 
 export interface LeaseWatchOptions {
   /** Reads on a connection of its own: only what is committed. */
