@@ -180,8 +180,8 @@ export const commitMutations: readonly Mutation[] = [
     name: 'nonce-not-read',
     breaks: 'P1',
     file: 'handle/run.ts',
-    find: 'if (!found || !sameBytes(found, nonce)) {',
-    replace: 'if (!found && nonce.length === 0) {',
+    find: 'if (yield* wait(tx.cursors.close(run.id, nonce, change))) return',
+    replace: 'if ((yield* wait(tx.cursors.change(run.id, change))) === undefined) return',
     why: 'a transaction that a handler ended and began anew is committed with what is left of it',
   },
   {

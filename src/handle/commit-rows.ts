@@ -1,5 +1,6 @@
 import type { BlockNumber } from '../chain/block.ts'
 import type { Tx } from '../store/store.ts'
+import { invariant } from '../util/invariant.ts'
 import { type Op, wait } from '../util/op.ts'
 import { type Batch, digestOf } from './batch.ts'
 import type { Run } from './run.ts'
@@ -19,10 +20,10 @@ export function* cutCommits(tx: Tx, run: Run, above: BlockNumber | -1): Op<void>
  */
 export function* recordCommit(tx: Tx, run: Run, batch: Batch): Op<void> {
   const { from, to, attempt } = batch
-  const [newest] = yield* wait(tx.commits.list(run.id, 1))
-  if (newest && newest.to >= from) yield* cutCommits(tx, run, (from - 1) as BlockNumber | -1)
   const ids = batch.events.map((ready) => ready.stableId)
   const committedAt = run.world.now()
   const row = { from, to: to.number, events: ids.length, digest: digestOf(ids), committedAt, attempt, build: run.build }
-  yield* wait(tx.commits.add(run.id, row))
+  if (yield* wait(tx.commits.add(run.id, row))) return
+  yield* cutCommits(tx, run, (from - 1) as BlockNumber | -1)
+  invariant(yield* wait(tx.commits.add(run.id, row)), 'commit rows above a cut must be gone', { from })
 }

@@ -71,34 +71,25 @@ export function checkRow(run: Run, row: WatcherRow | undefined, expected: Expect
 }
 
 /**
- * Opens a commit: locks the cursor row, compares it with what was expected, and writes the nonce, the first write of
- * the transaction. @returns the row as locked
+ * Opens a commit: locks the cursor row and writes the nonce, the first write of the transaction, and compares the row
+ * with what was expected. @returns the row as locked
  */
 export function* openCommit(tx: Tx, run: Run, expected: Expected, nonce: Uint8Array): Op<WatcherRow> {
-  const row = checkRow(run, yield* wait(tx.cursors.lock(run.id)), expected)
+  const row = checkRow(run, yield* wait(tx.cursors.open(run.id, nonce)), expected)
   checkLowWater(row)
-  yield* wait(tx.cursors.writeNonce(run.id, nonce))
   return row
 }
 
 /**
- * Closes a commit: the nonce is read back, and only then the cursor moves. A transaction that was lost in between, by
+ * Closes a commit: the cursor moves only where the nonce is still in its row. A transaction that was lost in between, by
  * `INSERT OR ROLLBACK` or by a deadlock that a handler swallowed, no longer holds the nonce: everything since ran
  * outside, and a cursor moved now would pass the events without their effects.
  */
 export function* closeCommit(tx: Tx, run: Run, nonce: Uint8Array, change: CursorChange): Op<void> {
-  const found = yield* wait(tx.cursors.readNonce(run.id))
-  if (!found || !sameBytes(found, nonce)) {
-    throw new TidemarkError('NONCE_LOST', 'The transaction was rolled back unseen', {
-      values: { watcher: run.watcher.name },
-    })
-  }
-  if (!tx.inTransaction()) {
-    throw new TidemarkError('TRANSACTION_LOST', 'The transaction is no longer open', {
-      values: { watcher: run.watcher.name },
-    })
-  }
-  yield* wait(tx.cursors.change(run.id, change))
+  const values = { watcher: run.watcher.name }
+  if (!tx.inTransaction()) throw new TidemarkError('TRANSACTION_LOST', 'The transaction is no longer open', { values })
+  if (yield* wait(tx.cursors.close(run.id, nonce, change))) return
+  throw new TidemarkError('NONCE_LOST', 'The transaction was rolled back unseen', { values })
 }
 
 /** Whether a commit whose answer was lost is in the database after all: its nonce is there. */

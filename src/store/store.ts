@@ -237,8 +237,14 @@ export interface CursorPort {
   lock(id: number): Maybe<WatcherRow | undefined>
   /** Raises the revision by one each time. */
   change(id: number, change: CursorChange): Maybe<void>
-  /** The first write of a commit, and its last read: they differ when the transaction was lost in between. */
-  writeNonce(id: number, nonce: Uint8Array): Maybe<void>
+  /** The first write of a commit: locks the row and writes the nonce. Answers the row, undefined when there is none. */
+  open(id: number, nonce: Uint8Array): Maybe<WatcherRow | undefined>
+  /**
+   * The last write of a commit: changes the row if it still holds the nonce. False: the transaction was lost in between, and
+   * nothing was changed.
+   */
+  close(id: number, nonce: Uint8Array, change: CursorChange): Maybe<boolean>
+  /** What the last commit wrote. */
   readNonce(id: number): Maybe<Uint8Array | null>
   /** The genesis hash first seen for a chain, kept to recognise another chain behind the same URL (C20). */
   genesis(chainId: number): Maybe<Hash | null>
@@ -320,7 +326,8 @@ export interface CommitRow {
 }
 
 export interface CommitPort {
-  add(watcher: number, row: CommitRow): Maybe<void>
+  /** False, and nothing is written, where a row that is there reaches into its blocks. */
+  add(watcher: number, row: CommitRow): Maybe<boolean>
   /** Newest first, at most `limit`. */
   list(watcher: number, limit: number): Maybe<readonly CommitRow[]>
   /** Removes rows above a block, and cuts the row that straddles it, with its count and digest taken anew. */

@@ -13,13 +13,16 @@ export function unfenced(store) {
     own.set(watcher, lease.token)
     return { token: lease.token, lost: never, confirm: () => true, release: () => lease.release() }
   }
-  const lock = (cursors) => async (id) => {
-    const row = await cursors.lock(id)
-    const token = row && own.get(row.name)
-    return token ? { ...row, token } : row
-  }
-  store.transact = (body) =>
-    transact((tx) => body(changed(tx, { cursors: changed(tx.cursors, { lock: lock(tx.cursors) }) })))
+  const held =
+    (read) =>
+    async (...values) => {
+      const row = await read(...values)
+      const token = row && own.get(row.name)
+      return token ? { ...row, token } : row
+    }
+  const unheld = (cursors) =>
+    changed(cursors, { lock: held(cursors.lock.bind(cursors)), open: held(cursors.open.bind(cursors)) })
+  store.transact = (body) => transact((tx) => body(changed(tx, { cursors: unheld(tx.cursors) })))
   return store
 }
 

@@ -7,7 +7,12 @@ import type { Session } from './session.ts'
 import { type Row, readBlock, readBytes, readNumber, readText } from './values.ts'
 
 const COLUMNS = 'from_block, to_block, events, digest, committed_at, attempt, build'
-const ADD = `INSERT INTO {commits} (watcher, ${COLUMNS}, merged) VALUES ?`
+const ADD_MERGED = `INSERT INTO {commits} (watcher, ${COLUMNS}, merged) VALUES ?`
+// The newest row has the highest blocks: none of the others can reach further.
+const ADD_ABOVE = `
+  INSERT INTO {commits} (watcher, ${COLUMNS}, merged)
+  SELECT ?, ?, ?, ?, ?, ?, ?, ?, 0 FROM DUAL WHERE ? > COALESCE(
+    (SELECT to_block FROM {commits} WHERE watcher = ? ORDER BY from_block DESC LIMIT 1), -1)`
 const LIST = `SELECT ${COLUMNS} FROM {commits} WHERE watcher = ? ORDER BY from_block DESC LIMIT ?`
 const DELETE_ABOVE = 'DELETE FROM {commits} WHERE watcher = ? AND from_block > ?'
 const STRADDLING = `
@@ -35,9 +40,9 @@ function readCommit(row: Row): CommitRow {
   }
 }
 
-function rowOf(watcher: number, row: CommitRow, merged: 0 | 1): SqlValue[] {
+function rowOf(watcher: number, row: CommitRow): SqlValue[] {
   const { from, to, events, digest, committedAt, attempt, build } = row
-  return [watcher, from, to, events, digest, committedAt, attempt, build, merged]
+  return [watcher, from, to, events, digest, committedAt, attempt, build]
 }
 
 /** Rows of `commits`. */
@@ -48,8 +53,8 @@ export class MysqlCommits implements CommitPort {
     this.#session = session
   }
 
-  async add(watcher: number, row: CommitRow): Promise<void> {
-    await this.#session.run(ADD, [rowOf(watcher, row, 0)])
+  async add(watcher: number, row: CommitRow): Promise<boolean> {
+    return (await this.#session.run(ADD_ABOVE, ...rowOf(watcher, row), row.from, watcher)) === 1
   }
 
   async list(watcher: number, limit: number): Promise<readonly CommitRow[]> {
@@ -93,6 +98,7 @@ export class MysqlCommits implements CommitPort {
     const to = rows.at(-1)?.from ?? 0
     const deleted = await this.#session.run(DELETE_RANGE, watcher, from, to)
     invariant(deleted === rows.length, 'commit rows to be merged must be the rows that were read', { from, to })
-    for (const some of chunks(merged.map((row) => rowOf(watcher, row, 1)))) await this.#session.run(ADD, some)
+    for (const some of chunks(merged.map((row) => [...rowOf(watcher, row), 1])))
+      await this.#session.run(ADD_MERGED, some)
   }
 }

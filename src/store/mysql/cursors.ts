@@ -153,24 +153,25 @@ export class MysqlCursors implements CursorPort {
   }
 
   async change(id: number, change: CursorChange): Promise<void> {
-    const all = assignments(change)
-    // The revision always changes, so the count of rows is that of the rows found, however the driver counts.
-    const sets = [...all.map(([one]) => one), 'revision = revision + 1'].join(', ')
-    const values = all.flatMap(([, ...own]) => own)
-    const changed = await this.#session.run(`UPDATE {watchers} SET ${sets} WHERE id = ?`, ...values, id)
+    const changed = await this.#change(change, 'id = ?', id)
     invariant(changed === 1, 'a change of a cursor must find its row', { id })
   }
 
-  async writeNonce(id: number, nonce: Uint8Array): Promise<void> {
-    const changed = await this.#session.run(WRITE_NONCE, nonce, id)
-    invariant(changed === 1, 'the nonce of a commit must find its row', { id })
+  async open(id: number, nonce: Uint8Array): Promise<WatcherRow | undefined> {
+    const row = await this.lock(id)
+    if (row) invariant((await this.#session.run(WRITE_NONCE, nonce, id)) === 1, 'a locked row must be there', { id })
+    return row
   }
 
-  /** Asks the server once more whether the transaction is open: an answer with rows does not say it. */
+  /** Asks the server first whether the transaction is open, where its last answer had rows and does not say it. */
+  async close(id: number, nonce: Uint8Array, change: CursorChange): Promise<boolean> {
+    // A connection that breaks at this very question is a passing failure, not the handler's.
+    if (!(await this.#session.refresh())) throw this.#session.over()
+    return (await this.#change(change, 'id = ? AND nonce = ?', id, nonce)) === 1
+  }
+
   async readNonce(id: number): Promise<Uint8Array | null> {
     const row = await this.#session.get(READ_NONCE, id)
-    // A connection that breaks at this very question is a passing failure, not the handler's.
-    if (this.#session.kind === 'write' && !(await this.#session.refresh())) throw this.#session.over()
     return row ? readBytesOrNull(row, 'nonce') : null
   }
 
@@ -181,5 +182,13 @@ export class MysqlCursors implements CursorPort {
 
   async setGenesis(chainId: number, hash: Hash): Promise<void> {
     await this.#session.run(SET_GENESIS, chainId, blob(hash))
+  }
+
+  /** The revision always changes, so the count of rows is that of the rows found, however the driver counts. */
+  #change(change: CursorChange, where: string, ...which: readonly SqlValue[]): Promise<number> {
+    const all = assignments(change)
+    const sets = [...all.map(([one]) => one), 'revision = revision + 1'].join(', ')
+    const values = all.flatMap(([, ...own]) => own)
+    return this.#session.run(`UPDATE {watchers} SET ${sets} WHERE ${where}`, ...values, ...which)
   }
 }

@@ -122,7 +122,7 @@ describeMysql('dangers of mysql', (test) => {
       const { id } = yield* wait(
         tx.cursors.create({ name: 'w', chainId: 1, fingerprint: 'f', startBlock: 1 as never }, 1),
       )
-      yield* wait(tx.cursors.writeNonce(id, Uint8Array.of(1)))
+      yield* wait(tx.cursors.open(id, Uint8Array.of(1)))
       const theirs = connection.query("UPDATE tidemark_watchers SET epoch = 1 WHERE name = 'w'")
       codes.push(yield* wait(codeOf(Promise.resolve(tx.meta.set('a', '1')))))
       yield* wait(theirs)

@@ -7,9 +7,15 @@ import type { PgRow } from './driver.ts'
 import { bytes, int, readBlock, readBytes, readNumber, readText, text } from './values.ts'
 
 const COLUMNS = 'from_block, to_block, events, digest, committed_at, attempt, build'
-const ADD = `
+const ADD_MERGED = `
   INSERT INTO tidemark.commits (watcher, ${COLUMNS}, merged)
-  VALUES ($1::int, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::text, $9::boolean)`
+  VALUES ($1::int, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::text, true)`
+// The newest row has the highest blocks: none of the others can reach further.
+const ADD_ABOVE = `
+  INSERT INTO tidemark.commits (watcher, ${COLUMNS}, merged)
+  SELECT $1::int, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bigint, $7::bigint, $8::text, false
+  WHERE $2::bigint > coalesce(
+    (SELECT to_block FROM tidemark.commits WHERE watcher = $1::int ORDER BY from_block DESC LIMIT 1), -1)`
 const LIST = `
   SELECT ${COLUMNS} FROM tidemark.commits WHERE watcher = $1::int ORDER BY from_block DESC LIMIT $2::bigint`
 const DELETE_ABOVE = 'DELETE FROM tidemark.commits WHERE watcher = $1::int AND from_block > $2::bigint'
@@ -42,6 +48,12 @@ function readCommit(row: PgRow): CommitRow {
   }
 }
 
+function valuesOf(watcher: number, row: CommitRow) {
+  const { from, to, events, digest, committedAt, attempt, build } = row
+  const range = [int(watcher), int(from), int(to)] as const
+  return [...range, int(events), bytes(digest), int(committedAt), int(attempt), text(build)] as const
+}
+
 /** Rows of `commits`. */
 export class PgCommits implements CommitPort {
   readonly #connection: Connection
@@ -50,8 +62,8 @@ export class PgCommits implements CommitPort {
     this.#connection = connection
   }
 
-  async add(watcher: number, row: CommitRow): Promise<void> {
-    await this.#write(watcher, row, false)
+  async add(watcher: number, row: CommitRow): Promise<boolean> {
+    return (await this.#connection.run(ADD_ABOVE, ...valuesOf(watcher, row))) === 1
   }
 
   async list(watcher: number, limit: number): Promise<readonly CommitRow[]> {
@@ -97,12 +109,6 @@ export class PgCommits implements CommitPort {
     const to = rows.at(-1)?.from ?? 0
     const deleted = await this.#connection.run(DELETE_RANGE, int(watcher), int(from), int(to))
     invariant(deleted === rows.length, 'commit rows to be merged must be the rows that were read', { from, to })
-    for (const row of merged) await this.#write(watcher, row, true)
-  }
-
-  async #write(watcher: number, row: CommitRow, merged: boolean): Promise<void> {
-    const { from, to, events, digest, committedAt, attempt, build } = row
-    const own = [int(events), bytes(digest), int(committedAt), int(attempt), text(build)] as const
-    await this.#connection.run(ADD, int(watcher), int(from), int(to), ...own, merged)
+    for (const row of merged) await this.#connection.run(ADD_MERGED, ...valuesOf(watcher, row))
   }
 }

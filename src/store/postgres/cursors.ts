@@ -37,8 +37,9 @@ const CREATE = `
 const LIST = `SELECT ${COLUMNS} FROM tidemark.watchers ORDER BY name`
 const FIND = `SELECT ${COLUMNS} FROM tidemark.watchers WHERE name = $1::text`
 const LOCK = `SELECT ${COLUMNS} FROM tidemark.watchers WHERE id = $1::int FOR UPDATE`
-// From here until `change` PostgreSQL refuses to commit: see `open_commits` in migrations.ts.
-const WRITE_NONCE = 'UPDATE tidemark.watchers SET nonce = $1::bytea, open_commit = 1 WHERE id = $2::int'
+// From here until the row is changed PostgreSQL refuses to commit: see `open_commits` in migrations.ts.
+const OPEN = `
+  UPDATE tidemark.watchers SET nonce = $1::bytea, open_commit = 1 WHERE id = $2::int RETURNING ${COLUMNS}`
 const READ_NONCE = 'SELECT nonce FROM tidemark.watchers WHERE id = $1::int'
 const GENESIS = 'SELECT genesis_hash FROM tidemark.chains WHERE chain_id = $1::bigint'
 // The first one seen stays: it is what later ones are compared with (C20).
@@ -162,18 +163,21 @@ export class PgCursors implements CursorPort {
   }
 
   async change(id: number, change: CursorChange): Promise<void> {
-    const all = assignments(change)
-    const sets = all.map(([one], i) => one.replace('?', `$${i + 1}`))
-    const sql = `
-  UPDATE tidemark.watchers SET ${[...sets, 'revision = revision + 1', 'open_commit = NULL'].join(', ')}
-  WHERE id = $${all.length + 1}::int`
-    const changed = await this.#connection.run(sql, ...all.map(([, value]) => value), int(id))
+    const changed = await this.#change(change, [['id = ?::int', int(id)]])
     invariant(changed === 1, 'a change of a cursor must find its row', { id })
   }
 
-  async writeNonce(id: number, nonce: Uint8Array): Promise<void> {
-    const changed = await this.#connection.run(WRITE_NONCE, bytes(nonce), int(id))
-    invariant(changed === 1, 'the nonce of a commit must find its row', { id })
+  async open(id: number, nonce: Uint8Array): Promise<WatcherRow | undefined> {
+    const row = await this.#connection.get(OPEN, bytes(nonce), int(id))
+    return row && readWatcher(row)
+  }
+
+  async close(id: number, nonce: Uint8Array, change: CursorChange): Promise<boolean> {
+    const where: Assignment[] = [
+      ['id = ?::int', int(id)],
+      ['nonce = ?::bytea', bytes(nonce)],
+    ]
+    return (await this.#change(change, where)) === 1
   }
 
   async readNonce(id: number): Promise<Uint8Array | null> {
@@ -188,5 +192,15 @@ export class PgCursors implements CursorPort {
 
   async setGenesis(chainId: number, hash: Hash): Promise<void> {
     await this.#connection.run(SET_GENESIS, int(chainId), blob(hash))
+  }
+
+  /** @returns how many rows were changed */
+  #change(change: CursorChange, where: readonly Assignment[]): Promise<number> {
+    const all = assignments(change)
+    const numbered = [...all, ...where].map(([one], i) => one.replace('?', `$${i + 1}`))
+    const sets = [...numbered.slice(0, all.length), 'revision = revision + 1', 'open_commit = NULL']
+    const sql = `
+  UPDATE tidemark.watchers SET ${sets.join(', ')} WHERE ${numbered.slice(all.length).join(' AND ')}`
+    return this.#connection.run(sql, ...[...all, ...where].map(([, value]) => value))
   }
 }

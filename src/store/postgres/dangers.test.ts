@@ -189,7 +189,7 @@ describePostgres('a raw COMMIT in the middle of a commit (P1)', () => {
     const { store, client } = await bench.migrated()
     const watcher = await store.transact((tx) => makeWatcher(tx))
     const early = store.transact(function* (tx) {
-      yield* wait(tx.cursors.writeNonce(watcher, new Uint8Array(16)))
+      yield* wait(tx.cursors.open(watcher, new Uint8Array(16)))
       yield* wait(tx.marks.insert(watcher, [mark(5, 1)]))
       return yield* withDb(tx, (db) => db.raw.query('COMMIT').catch((error) => expect(error.code).toBe('23503')))
     })
@@ -201,7 +201,7 @@ describePostgres('a raw COMMIT in the middle of a commit (P1)', () => {
     const { store, client } = await bench.migrated()
     const watcher = await store.transact((tx) => makeWatcher(tx))
     await store.transact(function* (tx) {
-      yield* wait(tx.cursors.writeNonce(watcher, new Uint8Array(16)))
+      yield* wait(tx.cursors.open(watcher, new Uint8Array(16)))
       yield* wait(tx.marks.insert(watcher, [mark(5, 1)]))
       yield* wait(tx.cursors.change(watcher, { cursor: ref(5), updatedAt: 2 }))
     })

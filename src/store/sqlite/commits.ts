@@ -7,7 +7,11 @@ import type { SqliteRow } from './driver.ts'
 import { int, readBlock, readBytes, readNumber, readText, text } from './values.ts'
 
 const COLUMNS = 'from_block, to_block, events, digest, committed_at, attempt, build'
-const ADD = `INSERT INTO tidemark_commits (watcher, ${COLUMNS}, merged) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+const ADD_MERGED = `INSERT INTO tidemark_commits (watcher, ${COLUMNS}, merged) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)`
+// The newest row has the highest blocks: none of the others can reach further.
+const ADD_ABOVE = `
+  INSERT INTO tidemark_commits (watcher, ${COLUMNS}, merged) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0
+  WHERE ?2 > ifnull((SELECT to_block FROM tidemark_commits WHERE watcher = ?1 ORDER BY from_block DESC LIMIT 1), -1)`
 const LIST = `SELECT ${COLUMNS} FROM tidemark_commits WHERE watcher = ? ORDER BY from_block DESC LIMIT ?`
 const DELETE_ABOVE = 'DELETE FROM tidemark_commits WHERE watcher = ? AND from_block > ?'
 const STRADDLING = `
@@ -35,6 +39,11 @@ function readCommit(row: SqliteRow): CommitRow {
   }
 }
 
+function valuesOf(watcher: number, row: CommitRow) {
+  const { from, to, events, digest, committedAt, attempt, build } = row
+  return [int(watcher), int(from), int(to), int(events), digest, int(committedAt), int(attempt), text(build)] as const
+}
+
 /** Rows of `tidemark_commits`. */
 export class SqliteCommits implements CommitPort {
   readonly #connection: Connection
@@ -43,8 +52,8 @@ export class SqliteCommits implements CommitPort {
     this.#connection = connection
   }
 
-  add(watcher: number, row: CommitRow): void {
-    this.#write(watcher, row, 0)
+  add(watcher: number, row: CommitRow): boolean {
+    return this.#connection.run(ADD_ABOVE, ...valuesOf(watcher, row)) === 1
   }
 
   list(watcher: number, limit: number): readonly CommitRow[] {
@@ -84,12 +93,6 @@ export class SqliteCommits implements CommitPort {
     const to = rows.at(-1)?.from ?? 0
     const deleted = this.#connection.run(DELETE_RANGE, int(watcher), int(from), int(to))
     invariant(deleted === rows.length, 'commit rows to be merged must be the rows that were read', { from, to })
-    for (const row of merged) this.#write(watcher, row, 1)
-  }
-
-  #write(watcher: number, row: CommitRow, merged: 0 | 1): void {
-    const { from, to, events, digest, committedAt, attempt, build } = row
-    const own = [int(events), digest, int(committedAt), int(attempt), text(build)] as const
-    this.#connection.run(ADD, int(watcher), int(from), int(to), ...own, merged)
+    for (const row of merged) this.#connection.run(ADD_MERGED, ...valuesOf(watcher, row))
   }
 }

@@ -34,8 +34,8 @@ const CREATE = `
 const LIST = 'SELECT * FROM tidemark_watchers ORDER BY name'
 const FIND = 'SELECT * FROM tidemark_watchers WHERE name = ?'
 const LOCK = 'SELECT * FROM tidemark_watchers WHERE id = ?'
-// From here until `change` SQLite refuses to commit: see `tidemark_open_commits` in migrations.ts.
-const WRITE_NONCE = 'UPDATE tidemark_watchers SET nonce = ?, open_commit = 1 WHERE id = ?'
+// From here until the row is changed SQLite refuses to commit: see `tidemark_open_commits` in migrations.ts.
+const OPEN = 'UPDATE tidemark_watchers SET nonce = ?, open_commit = 1 WHERE id = ? RETURNING *'
 const READ_NONCE = 'SELECT nonce FROM tidemark_watchers WHERE id = ?'
 const GENESIS = 'SELECT genesis_hash FROM tidemark_chains WHERE chain_id = ?'
 // The first one seen stays: it is what later ones are compared with (C20).
@@ -156,15 +156,16 @@ export class SqliteCursors implements CursorPort {
   }
 
   change(id: number, change: CursorChange): void {
-    const all = assignments(change)
-    const sql = `UPDATE tidemark_watchers SET ${all.map(([one]) => one).join(', ')}, ${ALWAYS} WHERE id = ?`
-    const changed = this.#connection.run(sql, ...all.flatMap(([, ...values]) => values), int(id))
-    invariant(changed === 1, 'a change of a cursor must find its row', { id })
+    invariant(this.#change(change, 'id = ?', int(id)) === 1, 'a change of a cursor must find its row', { id })
   }
 
-  writeNonce(id: number, nonce: Uint8Array): void {
-    const changed = this.#connection.run(WRITE_NONCE, nonce, int(id))
-    invariant(changed === 1, 'the nonce of a commit must find its row', { id })
+  open(id: number, nonce: Uint8Array): WatcherRow | undefined {
+    const row = this.#connection.get(OPEN, nonce, int(id))
+    return row && readWatcher(row)
+  }
+
+  close(id: number, nonce: Uint8Array, change: CursorChange): boolean {
+    return this.#change(change, 'id = ? AND nonce = ?', int(id), nonce) === 1
   }
 
   readNonce(id: number): Uint8Array | null {
@@ -179,5 +180,12 @@ export class SqliteCursors implements CursorPort {
 
   setGenesis(chainId: number, hash: Hash): void {
     this.#connection.run(SET_GENESIS, int(chainId), blob(hash))
+  }
+
+  /** @returns how many rows were changed */
+  #change(change: CursorChange, where: string, ...which: readonly SqliteValue[]): number {
+    const all = assignments(change)
+    const sql = `UPDATE tidemark_watchers SET ${all.map(([one]) => one).join(', ')}, ${ALWAYS} WHERE ${where}`
+    return this.#connection.run(sql, ...all.flatMap(([, ...values]) => values), ...which)
   }
 }

@@ -123,12 +123,29 @@ export const cursorCases: readonly ContractCase[] = [
       const read = () => store.read((tx) => wait(tx.cursors.readNonce(id)))
       assert.equal(await read(), null)
       const failing = store.transact(function* (tx) {
-        yield* wait(tx.cursors.writeNonce(id, Uint8Array.of(1)))
+        assert.equal((yield* wait(tx.cursors.open(id, Uint8Array.of(1))))?.id, id)
         assert.deepEqual([...((yield* wait(tx.cursors.readNonce(id))) ?? [])], [1])
         throw new Error('lost')
       })
       await assert.rejects(failing)
       assert.equal(await read(), null)
+    },
+  },
+  {
+    name: 'a commit is closed only where its nonce still stands (P1)',
+    async run({ store }) {
+      const id = await store.transact((tx) => makeWatcher(tx))
+      const cursor = { number: number(5), hash: hash(5) }
+      const found = await store.transact(function* (tx) {
+        yield* wait(tx.cursors.open(id, Uint8Array.of(1)))
+        const other = yield* wait(tx.cursors.close(id, Uint8Array.of(2), { cursor, updatedAt: 2 }))
+        const before = (yield* wait(tx.cursors.lock(id)))?.cursor
+        const own = yield* wait(tx.cursors.close(id, Uint8Array.of(1), { cursor, updatedAt: 2 }))
+        return [other, before, own, (yield* wait(tx.cursors.lock(id)))?.cursor]
+      })
+      assert.deepEqual(found, [false, null, true, cursor])
+      const none = store.transact((tx) => wait(tx.cursors.open(99, Uint8Array.of(1))))
+      assert.equal(await none, undefined)
     },
   },
   {

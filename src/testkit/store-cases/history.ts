@@ -160,6 +160,28 @@ const commitCases: readonly ContractCase[] = [
     },
   },
   {
+    name: 'a row whose blocks another one covers is refused, and nothing is written',
+    async run({ store }) {
+      const found = await store.transact(function* (tx) {
+        const answers: boolean[] = []
+        for (const row of [
+          commit(1, 10, 1),
+          commit(11, 20, 2),
+          commit(20, 30, 3),
+          commit(5, 8, 4),
+          commit(21, 21, 5),
+        ]) {
+          answers.push(yield* wait(tx.commits.add(1, row)))
+        }
+        // Another watcher has rows of its own.
+        answers.push(yield* wait(tx.commits.add(2, commit(0, 5, 1))))
+        return { answers, left: yield* wait(tx.commits.list(1, 10)) }
+      })
+      assert.deepEqual(found.answers, [true, true, false, false, true, true])
+      assert.deepEqual(found.left, [commit(21, 21, 5), commit(11, 20, 2), commit(1, 10, 1)])
+    },
+  },
+  {
     name: 'settled ranges are merged in bounded pieces, and only what is settled (P6)',
     async run({ store }) {
       const found = await store.transact(function* (tx) {
