@@ -11,6 +11,8 @@ export type Stage = 'handle' | 'undo' | 'final'
 
 const FAILED = { handle: 'HANDLER_FAILED', undo: 'UNDO_FAILED', final: 'FINAL_FAILED' } as const
 
+const NO_TABLES: Readonly<Record<string, unknown>> = Object.freeze({})
+
 /** Rows of the `final` stage start here, so that they never meet those of the handler for the same event. */
 const FINAL_ORDINAL = 1_000_000
 
@@ -131,7 +133,8 @@ function tablesFor(
   stage: Stage,
   event: TidemarkEvent,
   life: { readonly over: boolean },
-): Record<string, unknown> {
+): Readonly<Record<string, unknown>> {
+  if (run.participants.length === 0) return NO_TABLES
   const origin: WriteOrigin = {
     blockNumber: Number(event.blockNumber) as WriteOrigin['blockNumber'],
     stableId: event.stableId,

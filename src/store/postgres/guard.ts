@@ -3,35 +3,19 @@ import type { World } from '../../util/world.ts'
 import type { ScopeRules } from '../store.ts'
 import { Deadline } from './deadline.ts'
 import type { PgClientLike, PgQueryConfig, PgResult } from './driver.ts'
-import { type Findings, findings } from './findings.ts'
+import { Findings } from './findings.ts'
+import { leading } from './known-texts.ts'
 import { checkParameters } from './parameters.ts'
 import { sqlState, surroundingsError } from './pg-errors.ts'
+import { answer, quoted, type Savepoint } from './savepoint.ts'
 import type { Session } from './session.ts'
 import { Shield } from './shield.ts'
-import { type Leading, leadingWords, type Nested, nestedStatement, refusedWords } from './statements.ts'
+import { type Nested, nestedStatement, refusedWords } from './statements.ts'
 
-/** A savepoint that is open, and what had failed before it: a rollback forgives what came after. */
-interface Savepoint {
-  readonly name: string
-  /** `begin`: what Drizzle and Kysely believe to be a transaction. */
-  readonly kind: 'function' | 'begin' | 'named'
-  readonly failed: number
-  /** Statements that were running when it was opened. */
-  readonly running: number
-}
-
-/** Texts of handlers whose first words are remembered; they are few, and run for every event. */
-const KNOWN_TEXTS = 512
-const LONGEST_KNOWN = 8_192
-const known = new Map<string, readonly Leading[]>()
-
-function leading(text: string): readonly Leading[] {
-  const found = known.get(text)
-  if (found) return found
-  if (known.size >= KNOWN_TEXTS) known.clear()
-  const words = leadingWords(text)
-  if (text.length <= LONGEST_KNOWN) known.set(text, words)
-  return words
+/** A statement that may be sent, and the control of a transaction that it is, if any. */
+interface Read {
+  readonly config: PgQueryConfig
+  readonly nested: Nested | undefined
 }
 
 /** A lock that was not free (NOWAIT), a statement that was too slow: the transaction goes on once a savepoint is undone. */
@@ -67,7 +51,7 @@ export class Guard {
   constructor(session: Session, world: World, rules: ScopeRules) {
     this.#session = session
     this.#rules = rules
-    this.#findings = findings(rules.values)
+    this.#findings = new Findings(rules.values)
     this.#shield = new Shield(session, rules.mayWrite)
     this.#clock = new Deadline(world, session.alarm, rules.deadline, () => this.#timeOut())
   }
@@ -90,20 +74,12 @@ export class Guard {
 
   /** One statement of the user. */
   query(statement: () => PgQueryConfig): Promise<PgResult> {
-    return this.#counted(async () => {
-      this.#before()
-      const { config, nested } = this.#read(statement)
-      return nested ? this.#nested(nested, false) : this.#send(config)
-    })
+    return this.#statement(statement, false)
   }
 
   /** One statement of a part used alone (`dedup.once(db, …)`) on this handle: its savepoints have names of Tidemark's. */
   joined(config: PgQueryConfig): Promise<PgResult> {
-    return this.#counted(async () => {
-      this.#before()
-      const nested = nestedStatement(leading(config.text))
-      return nested ? this.#nested(nested, true) : this.#send(config)
-    })
+    return this.#statement(() => config, true)
   }
 
   savepoint<T>(fn: () => T): Promise<Awaited<T>> {
@@ -132,10 +108,17 @@ export class Guard {
   }
 
   /** @throws what was noticed and not forgiven */
-  async close(outcome: 'returned' | 'threw'): Promise<void> {
+  close(outcome: 'returned' | 'threw'): Promise<void> | undefined {
     if (this.#closed) return
     this.#closed = true
     const forgotten = this.#running
+    if (!this.#isClear()) return this.#closeAfter(outcome, forgotten)
+    this.#clock.stop()
+    if (outcome === 'returned') this.#throwNoticed(forgotten)
+    return undefined
+  }
+
+  async #closeAfter(outcome: 'returned' | 'threw', forgotten: number): Promise<void> {
     await this.#clock.orPassed(this.#session.quiet())
     this.#clock.stop()
     if (this.#fatal) throw this.#fatal
@@ -154,14 +137,56 @@ export class Guard {
 
   // ---------------------------------------------------------------------------------------------- statements
 
+  /** @param own a part used alone: it controls its own savepoints, and sends nothing that would be refused */
+  #statement(statement: () => PgQueryConfig, own: boolean): Promise<PgResult> {
+    let read: Read
+    try {
+      this.#before()
+      read = this.#read(statement, own)
+    } catch (error) {
+      return looked(Promise.reject(error))
+    }
+    const { config, nested } = read
+    if (nested) return this.#counted(() => this.#nested(nested, own))
+    return this.#isClear() ? this.#straight(config) : this.#counted(() => this.#send(config))
+  }
+
+  /** Whether nothing runs, waits, has broken, or stands between the user and the transaction. */
+  #isClear(): boolean {
+    return (
+      this.#session.waiting === 0 &&
+      this.#session.status === 'T' &&
+      !this.#owning &&
+      !this.#fatal &&
+      this.#shield.isDown
+    )
+  }
+
+  /**
+   * What `#send` does, where nothing is in its way: the steps that are saved here are saved at every event. Failures are
+   * remembered in the turn in which they are answered, as there.
+   */
+  #straight(config: PgQueryConfig): Promise<PgResult> {
+    this.#running++
+    const answered = (result: PgResult) => {
+      this.#running--
+      if (this.#session.status !== 'I') return result
+      throw this.#noticed(this.#findings.ended(false))
+    }
+    const failed = (error: unknown) => {
+      this.#running--
+      throw this.#noticed(error)
+    }
+    return looked(this.#clock.orPassed(this.#session.run(config).then(answered, failed)))
+  }
+
   /** Counts until it is answered. A rejection that nobody looks at must not end the process: it is remembered here. */
   #counted<T>(work: () => Promise<T>): Promise<T> {
     this.#running++
     const answer = work().finally(() => {
       this.#running--
     })
-    answer.catch(quietly)
-    return answer
+    return looked(answer)
   }
 
   #before(): void {
@@ -171,13 +196,13 @@ export class Guard {
   }
 
   /** Looks at a text before it is sent. @throws what is refused; it stays noticed */
-  #read(statement: () => PgQueryConfig): { config: PgQueryConfig; nested: Nested | undefined } {
+  #read(statement: () => PgQueryConfig, own: boolean): Read {
     try {
       const config = statement()
       checkParameters(config.text, config.values)
       const statements = leading(config.text)
       const nested = nestedStatement(statements)
-      const refused = nested ? undefined : refusedWords(statements)
+      const refused = nested || own ? undefined : refusedWords(statements)
       if (refused !== undefined) throw this.#findings.refused(refused)
       return { config, nested }
     } catch (error) {
@@ -364,10 +389,8 @@ export class Guard {
   }
 }
 
-function quoted(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`
-}
-
-function answer(command: string): PgResult {
-  return { command, rowCount: null, rows: [], fields: [] }
+/** A rejection that nobody looks at must not end the process: the guard remembers it. */
+function looked<T>(answer: Promise<T>): Promise<T> {
+  answer.catch(quietly)
+  return answer
 }

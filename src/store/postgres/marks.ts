@@ -3,19 +3,28 @@ import type { StableId } from '../../dedup/identity.ts'
 import type { Mark, MarkPort } from '../store.ts'
 import type { Connection } from './connection.ts'
 import type { PgRow } from './driver.ts'
-import { blob, int, readBlock, readHash, readHex, readNumber } from './values.ts'
+import { blob, hexDigits, int, readBlock, readHash, readHex, readNumber, readText } from './values.ts'
 
 // The conflict is named, so that any other constraint is an error and not "was there already".
 const TARGET = `
   INSERT INTO tidemark.processed_events (watcher, block_number, block_hash, stable_id, transaction_hash, log_index)`
 const QUIET = 'ON CONFLICT (watcher, block_number, block_hash, stable_id) DO NOTHING'
 const INSERT_ONE = `${TARGET} VALUES ($1::int, $2::bigint, $3::bytea, $4::bytea, $5::bytea, $6::bigint) ${QUIET}`
-// In the order of the key, so that two writers meet in one order and cannot wait for each other (C59).
-const INSERT_MANY = `${TARGET}
-  SELECT $1::int, * FROM unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bigint[])
-    AS mark (block_number, block_hash, stable_id, transaction_hash, log_index)
-  ORDER BY block_number, block_hash, stable_id
-  ${QUIET} RETURNING block_number, block_hash, stable_id`
+// In the order of the key, so that two writers meet in one order and cannot wait for each other (C59). What was there already
+// is seldom any, so that is what is answered.
+const INSERT_MANY = `
+  WITH given AS (
+    SELECT * FROM unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bigint[])
+      WITH ORDINALITY AS mark (block_number, block_hash, stable_id, transaction_hash, log_index, nth)
+  ), made AS (${TARGET}
+    SELECT $1::int, block_number, block_hash, stable_id, transaction_hash, log_index FROM given
+    ORDER BY block_number, block_hash, stable_id
+    ${QUIET} RETURNING block_number, block_hash, stable_id
+  )
+  SELECT (SELECT count(*) FROM made) AS made, array_to_string(array(
+    SELECT nth FROM given
+    WHERE (block_number, block_hash, stable_id) NOT IN (SELECT block_number, block_hash, stable_id FROM made)
+  ), ',') AS known`
 const BETWEEN = `
   SELECT block_number, block_hash, stable_id, transaction_hash, log_index FROM tidemark.processed_events
   WHERE watcher = $1::int AND block_number BETWEEN $2::bigint AND $3::bigint
@@ -46,7 +55,27 @@ function values({ blockNumber, blockHash, stableId, transactionHash, logIndex }:
   return [int(blockNumber), blob(blockHash), blob(stableId), blob(transactionHash), int(logIndex)] as const
 }
 
-const keyOf = (block: number, hash: string, id: string): string => `${block} ${hash} ${id}`
+/** An array as PostgreSQL reads it; the driver would make buffers of the hashes, and texts of the buffers. */
+const arrayOf = (values: readonly (number | string)[]): string => `{${values.join(',')}}`
+const hexArray = (values: readonly string[]): string => arrayOf(values.map((hex) => `"\\\\x${hexDigits(hex)}"`))
+
+const keyOf = ({ blockNumber, blockHash, stableId }: Mark): string => `${blockNumber} ${blockHash} ${stableId}`
+
+/** Of like marks in one call only the first one is new. */
+function isRepeat(seen: Set<string>, mark: Mark): boolean {
+  const key = keyOf(mark)
+  return seen.has(key) || !seen.add(key)
+}
+
+function columns(marks: readonly Mark[]): string[] {
+  return [
+    arrayOf(marks.map((mark) => int(mark.blockNumber))),
+    hexArray(marks.map((mark) => mark.blockHash)),
+    hexArray(marks.map((mark) => mark.stableId)),
+    hexArray(marks.map((mark) => mark.transactionHash)),
+    arrayOf(marks.map((mark) => int(mark.logIndex))),
+  ]
+}
 
 /** Rows of `processed_events`. */
 export class PgMarks implements MarkPort {
@@ -86,13 +115,12 @@ export class PgMarks implements MarkPort {
     if (only && marks.length === 1) {
       return [(await this.#connection.run(INSERT_ONE, int(watcher), ...values(only))) === 1]
     }
-    const all = marks.map(values)
-    const columns = ([0, 1, 2, 3, 4] as const).map((i) => all.map((mark) => mark[i]))
-    const rows = await this.#connection.all(INSERT_MANY, int(watcher), ...columns)
-    const fresh = new Set(
-      rows.map((row) => keyOf(readBlock(row, 'block_number'), readHash(row, 'block_hash'), readHex(row, 'stable_id'))),
-    )
-    // Hashes are lower case everywhere in the engine; `delete` answers whether it was there.
-    return marks.map((mark) => fresh.delete(keyOf(mark.blockNumber, mark.blockHash, mark.stableId)))
+    const row = (await this.#connection.get(INSERT_MANY, int(watcher), ...columns(marks))) ?? {}
+    const text = readText(row, 'known')
+    const known = new Set(text === '' ? [] : text.split(',').map(Number))
+    const fresh = marks.map((_, i) => !known.has(i + 1))
+    if (readNumber(row, 'made') + known.size === marks.length) return fresh
+    const seen = new Set<string>()
+    return marks.map((mark, i) => !isRepeat(seen, mark) && fresh[i] === true)
   }
 }

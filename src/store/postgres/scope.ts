@@ -100,6 +100,11 @@ class GuardedDb {
     this.#guard = guard
   }
 
+  /** A table of all handles would be work for the garbage collector at every event. */
+  static guardOf(value: object): Guard | undefined {
+    return #guard in value ? value.#guard : undefined
+  }
+
   get raw(): PgClientLike {
     return this.#guard.raw
   }
@@ -125,11 +130,9 @@ class GuardedDb {
   async end(): Promise<void> {}
 }
 
-const guards = new WeakMap<object, Guard>()
-
 /** How to reach the transaction behind a handler's `db`, when `db` is one. @throws `SCOPE_DEAD` after its callback */
 export function guardedExecutor(db: object): Executor | undefined {
-  const guard = guards.get(db)
+  const guard = GuardedDb.guardOf(db)
   if (!guard) return undefined
   guard.alive()
   return {
@@ -141,14 +144,28 @@ export function guardedExecutor(db: object): Executor | undefined {
   }
 }
 
-export function openScope(session: Session, world: World, rules: ScopeRules): DbScope<PgDb> {
-  const guard = new Guard(session, world, rules)
-  const db = new GuardedDb(guard) as unknown as PgDb
-  guards.set(db, guard)
-  return {
-    db,
-    savepoint: <T>(fn: () => T) => guard.savepoint(fn) as T,
-    own: <T>(work: () => T) => guard.own(work) as T,
-    close: (outcome) => guard.close(outcome),
+class Scope implements DbScope<PgDb> {
+  readonly db: PgDb
+  readonly #guard: Guard
+
+  constructor(guard: Guard) {
+    this.#guard = guard
+    this.db = new GuardedDb(guard) as unknown as PgDb
   }
+
+  savepoint<T>(fn: () => T): T {
+    return this.#guard.savepoint(fn) as T
+  }
+
+  own<T>(work: () => T): T {
+    return this.#guard.own(work) as T
+  }
+
+  close(outcome: 'returned' | 'threw'): Promise<void> | undefined {
+    return this.#guard.close(outcome)
+  }
+}
+
+export function openScope(session: Session, world: World, rules: ScopeRules): DbScope<PgDb> {
+  return new Scope(new Guard(session, world, rules))
 }

@@ -30,6 +30,11 @@ export class Shield {
     return this.#raw
   }
 
+  /** Whether a statement of the user needs nothing sent before it, and nothing of it is open. */
+  get isDown(): boolean {
+    return this.#mayWrite && !this.#raw && !this.#up
+  }
+
   /** For `raw`: sent before the client is handed out. Its queue keeps the order. */
   async raise(): Promise<void> {
     this.#raw = true

@@ -88,20 +88,36 @@ function plain(name: string): string {
  * Whether it may write is left to the database's own setting: a server that is full or moved is made read-only by it.
  *
  * - time-outs: no session of ours holds the cursor row for longer than the lease while it does nothing
- * - `client_connection_check_interval` (PostgreSQL 14 and later): a statement whose client has died is ended
- * - `synchronous_commit`: not off, or a crash of the server may lose commits that were answered
  * - `standard_conforming_strings`: as the reader of statements expects
+ *
+ * @param more what else this connection needs
  */
-function beginSql(place: Place, mode: string): string {
+function beginSql(place: Place, mode: string, more: string): string {
   const { statementTimeoutMs, lockTimeoutMs, leaseMs } = place
   return `BEGIN ${mode};
 SET LOCAL statement_timeout = ${statementTimeoutMs};
 SET LOCAL lock_timeout = ${lockTimeoutMs};
 SET LOCAL idle_in_transaction_session_timeout = ${leaseMs};
-SET LOCAL standard_conforming_strings = on;
-SELECT set_config('client_connection_check_interval', '1000', true)
-  WHERE current_setting('client_connection_check_interval', true) = '0';
-SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'`
+SET LOCAL standard_conforming_strings = on${more}`
+}
+
+/** What each connection needs besides: asked once, since asking costs more than BEGIN and all limits together. */
+const needs = new WeakMap<object, string>()
+
+/**
+ * - `client_connection_check_interval` (PostgreSQL 14 and later; empty before): a statement whose client has died is ended
+ * - `synchronous_commit`: not off, or a crash of the server may lose commits that were answered
+ */
+const ASK = `SELECT coalesce(current_setting('client_connection_check_interval', true), '') AS looks,
+  current_setting('synchronous_commit') AS waits`
+
+async function learn(session: Session): Promise<void> {
+  const [row = {}] = (await session.run({ text: ASK, query_timeout: ANSWER_MS })).rows
+  const looks = row.looks === '0' ? ';\nSET LOCAL client_connection_check_interval = 1000' : ''
+  const waits = row.waits === 'off' ? ';\nSET LOCAL synchronous_commit = on' : ''
+  const more = `${looks}${waits}`
+  needs.set(session.client, more)
+  if (more !== '') await session.run({ text: more.slice(1), query_timeout: ANSWER_MS })
 }
 
 /** Time for an answer to BEGIN, COMMIT and ROLLBACK, in ms, before the connection is called lost. */
@@ -109,7 +125,9 @@ const ANSWER_MS = 30_000
 
 async function begin(session: Session, place: Place, mode: string): Promise<void> {
   try {
-    await session.run({ text: beginSql(place, mode), query_timeout: ANSWER_MS })
+    const more = needs.get(session.client)
+    await session.run({ text: beginSql(place, mode, more ?? ''), query_timeout: ANSWER_MS })
+    if (more === undefined) await learn(session)
   } catch (error) {
     throw storeError(error)
   }

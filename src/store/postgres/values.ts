@@ -22,6 +22,14 @@ export function blob(hex: string): Buffer {
   return bytes(hexToBytes(hex))
 }
 
+const HEX = /^0x(?:[0-9a-f]{2})*$/i
+
+/** The digits of hex text, whole bytes. @throws {TypeError} when it is not hex */
+export function hexDigits(hex: string): string {
+  if (!HEX.test(hex)) throw new TypeError('bytes to be stored are not hex')
+  return hex.slice(2)
+}
+
 /**
  * Text as it may be bound: PostgreSQL refuses a NUL, which would abort the transaction, and the driver replaces half a
  * surrogate pair without a word.

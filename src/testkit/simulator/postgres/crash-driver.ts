@@ -259,7 +259,7 @@ export class PgCrashDriver implements FreezableDriver {
   #inItsTime({ text, query_timeout: _, ...rest }: PgQueryConfig): PgQueryConfig {
     const now = `(to_timestamp(0) + ${Math.floor(this.#options.now())}::bigint * interval '1 millisecond')`
     // The store waits for the disk even where the database does not: what a crash of the server loses is not tried here.
-    const told = text.replace("current_setting('synchronous_commit') = 'off'", 'false')
+    const told = text.replace("current_setting('synchronous_commit') AS", "'on' AS")
     return { ...rest, text: told.replaceAll('clock_timestamp()', now) }
   }
 
