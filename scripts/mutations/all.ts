@@ -31,7 +31,7 @@ export const EQUIVALENT: readonly Equivalent[] = [
     name: 'flag of the driver not asked before the cursor moves',
     file: 'handle/run.ts',
     because:
-      'a statement of Tidemark outside a transaction is refused by the connection, and the nonce is read just before',
+      'a statement of Tidemark outside a transaction is refused by the connection, and the cursor moves only where the nonce stands',
   },
   {
     name: 'savepoint of a handler not released',
