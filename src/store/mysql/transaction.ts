@@ -7,6 +7,7 @@ import { MysqlCommits } from './commits.ts'
 import { MysqlCursors } from './cursors.ts'
 import type { Client } from './driver.ts'
 import { onClient } from './executors.ts'
+import type { Ground } from './guard.ts'
 import { MysqlHandled } from './handled.ts'
 import { MysqlKept } from './kept.ts'
 import { MysqlManaged, type RunDdl } from './managed.ts'
@@ -31,14 +32,13 @@ export class MysqlTx implements Tx<MysqlDb> {
   readonly audit: MysqlAudit
   readonly meta: MysqlMeta
   readonly #session: Session
-  readonly #client: Client | undefined
-  readonly #world: World
+  /** What user code works on; none in a transaction that the application opened. */
+  readonly #ground: Ground | undefined
 
   /** @param client of the driver, for `openScope`; none for a transaction that the application opened */
   constructor(session: Session, ddl: RunDdl, world: World, client?: Client) {
     this.#session = session
-    this.#client = client
-    this.#world = world
+    this.#ground = client && { client, session, world }
     this.cursors = new MysqlCursors(session)
     this.trail = new MysqlTrail(session)
     this.marks = new MysqlMarks(session)
@@ -67,10 +67,10 @@ export class MysqlTx implements Tx<MysqlDb> {
   }
 
   openScope(rules: ScopeRules): DbScope<MysqlDb> {
-    if (!this.#client) {
+    if (!this.#ground) {
       throw new TidemarkError('NOT_IN_TRANSACTION', 'A handler cannot run inside a transaction of the application')
     }
-    return openScope({ client: this.#client, session: this.#session, world: this.#world }, rules)
+    return openScope(this.#ground, rules)
   }
 
   drive<T>(op: Op<T>): Promise<T> {
