@@ -134,6 +134,14 @@ const table = {
     kind: 'halts',
     next: 'A constraint of the managed table refuses a row. Correct the table or the handler, then resume.',
   },
+  MANAGED_OVERFLOW: {
+    kind: 'halts',
+    next: 'A sum outgrew its column. Correct the handler, or give the sum a wider type, then resume.',
+  },
+  MANAGED_CONFLICT: {
+    kind: 'halts',
+    next: 'Somebody else removed or changed a row that is to be taken back. Put it right by hand, then resume.',
+  },
   MANAGED_LIMIT: { kind: 'halts', next: 'One event wrote more managed rows than the limit. Write fewer, then resume.' },
   KEY_INVALID: {
     kind: 'halts',

@@ -141,9 +141,7 @@ export async function takeOver(store: Store, watcher: CompiledWatcher, taker: Ta
         values: { watcher: watcher.name },
       })
     }
-    for (const { table, columns } of Object.values(watcher.tables)) {
-      yield* wait(tx.managed.ensureTable({ table, columns }))
-    }
+    for (const table of Object.values(watcher.tables)) yield* table.ensure(tx)
     const older = yield* taker.seen.begin(tx, row)
     const halted = older ? haltReason(older, taker.now) : null
     const halt = halted && ({ state: 'halted', reason: halted } as const)

@@ -70,6 +70,7 @@ function savepointWith<T>(tx: Tx, run: Run, scope: DbScope<unknown>, fn: () => T
   if (run.participants.length === 0) return scope.savepoint(fn)
   const flush = () => wait(flushOwn(tx, run, scope))
   const inside = function* (): Op<unknown> {
+    const checkpoints = run.participants.map((participant) => participant.checkpoint())
     try {
       const result = fn()
       // Left to the guard, which refuses it: an embedded store cannot wait.
@@ -78,7 +79,7 @@ function savepointWith<T>(tx: Tx, run: Run, scope: DbScope<unknown>, fn: () => T
       yield* flush()
       return value
     } catch (error) {
-      for (const participant of run.participants) participant.discard()
+      for (const rewind of checkpoints) rewind()
       throw error
     }
   }
@@ -235,6 +236,7 @@ export function* callFinal(tx: Tx, run: Run, event: ReadyEvent['event'], memo: s
 function* keepForLater(tx: Tx, run: Run, batch: Batch, kept: readonly KeptEvent[]): Op<void> {
   const wanted = typeof run.watcher.undo === 'function' || run.watcher.final !== undefined
   if (wanted && kept.length > 0) yield* wait(tx.kept.add(run.id, kept))
+  for (const participant of run.participants) yield* participant.keep(tx)
   if (batch.trail.length > 0) yield* wait(tx.trail.add(run.id, batch.trail))
 }
 

@@ -100,7 +100,7 @@ function* callGuarded(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, call
   const scope = tx.openScope({ mayWrite, values, deadline })
   let result: unknown
   try {
-    result = yield* settleResult(run, values, call(scope, tablesFor(run, stage, event, life)), deadline)
+    result = yield* settleResult(run, values, call(scope, tablesFor(tx, run, stage, event, life)), deadline)
   } catch (error) {
     life.over = true
     yield* wait(scope.close('threw'))
@@ -129,6 +129,7 @@ export function* callUser(tx: Tx, run: Run, stage: Stage, event: TidemarkEvent, 
 
 /** The managed tables as the user's function sees them for one event; they die with its callback, as `db` does. */
 function tablesFor(
+  tx: Tx,
   run: Run,
   stage: Stage,
   event: TidemarkEvent,
@@ -139,6 +140,7 @@ function tablesFor(
     blockNumber: Number(event.blockNumber) as WriteOrigin['blockNumber'],
     stableId: event.stableId,
     firstOrdinal: stage === 'final' ? FINAL_ORDINAL : 0,
+    revocable: stage !== 'final',
     alive: () => {
       if (!life.over) return
       throw new TidemarkError('SCOPE_DEAD', 'tables was used after its callback had returned', {
@@ -146,5 +148,5 @@ function tablesFor(
       })
     },
   }
-  return Object.fromEntries(Object.entries(run.tables).map(([name, table]) => [name, table.api(origin)]))
+  return Object.fromEntries(Object.entries(run.tables).map(([name, table]) => [name, table.api(origin, tx)]))
 }

@@ -1,7 +1,8 @@
 import type { Hash } from '../chain/block.ts'
 import type { At } from '../collect/source.ts'
-import type { ColumnType } from '../store/store.ts'
+import type { Tx } from '../store/store.ts'
 import type { Hex } from '../util/bytes.ts'
+import type { Op } from '../util/op.ts'
 import type { ArgumentsFilter, EventOf, EventSpecs, ResolveEvent, TidemarkEvent } from './event.ts'
 import { flawed, flawOf } from './flaw.ts'
 import type { OpenTable } from './participant.ts'
@@ -36,7 +37,8 @@ export interface ManagedDefinition<Api = unknown> {
   readonly kind: string
   /** Name of the table in the store. */
   readonly table: string
-  readonly columns: Readonly<Record<string, ColumnType>>
+  /** Makes the table, or checks it, before a watcher runs. @throws {TidemarkError} `STORE_TABLE_MISMATCH` */
+  ensure(tx: Tx): Op<void>
   /** Opens the table for one watcher, given by its row id. */
   open(watcher: number): OpenTable<Api>
   /** Never set: carries the type. */

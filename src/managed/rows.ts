@@ -5,17 +5,7 @@ import { EventFailure } from '../handle/scope.ts'
 import type { ManagedDefinition } from '../handle/watch.ts'
 import type { ColumnType, ManagedRow, ManagedTable, Tx } from '../store/store.ts'
 import { type Op, wait } from '../util/op.ts'
-
-/** The TypeScript type of a managed column's value. Amounts are bigint: never a float, never a silent cut. */
-export type ColumnValue<T extends ColumnType> = T extends 'text'
-  ? string
-  : T extends 'integer'
-    ? number | bigint
-    : T extends 'bytes'
-      ? Uint8Array | `0x${string}`
-      : T extends 'boolean'
-        ? boolean
-        : bigint
+import { type ColumnValue, checkNames, checkValue } from './column-values.ts'
 
 /** What the handler calls: `tables.transfers.insert({ … })`. */
 export interface RowsApi<C extends Readonly<Record<string, ColumnType>>> {
@@ -29,36 +19,16 @@ export interface RowsApi<C extends Readonly<Record<string, ColumnType>>> {
 
 export interface RowsDefinition<C extends Readonly<Record<string, ColumnType>>> extends ManagedDefinition<RowsApi<C>> {
   readonly kind: 'rows'
-  readonly table: string
   readonly columns: C
-  open(watcher: number): OpenTable<RowsApi<C>>
 }
 
 /** Rows that one event may add to one table. */
 const ROWS_PER_EVENT = 100_000
 
-const FITS: Readonly<Record<ColumnType, (value: unknown) => boolean>> = {
-  text: (value) => typeof value === 'string',
-  integer: (value) => Number.isSafeInteger(value) || (typeof value === 'bigint' && BigInt.asIntN(64, value) === value),
-  bytes: (value) => value instanceof Uint8Array || (typeof value === 'string' && /^0x([0-9a-fA-F]{2})*$/.test(value)),
-  uint256: (value) => typeof value === 'bigint' && BigInt.asUintN(256, value) === value,
-  int256: (value) => typeof value === 'bigint' && BigInt.asIntN(256, value) === value,
-  boolean: (value) => typeof value === 'boolean',
-}
-
-function invalid(table: ManagedTable, column: string, sentence: string): TidemarkError {
-  return new TidemarkError('MANAGED_VALUE_INVALID', sentence, { values: { table: table.table, column } })
-}
-
 function checkValues(table: ManagedTable, values: Readonly<Record<string, unknown>>): void {
-  for (const column of Object.keys(values)) {
-    if (!Object.hasOwn(table.columns, column)) throw invalid(table, column, 'The table has no such column')
-  }
+  checkNames(table.table, table.columns, values)
   for (const [column, type] of Object.entries(table.columns)) {
-    const value = values[column]
-    if (value === undefined) throw invalid(table, column, 'A column was not given')
-    if (value !== null && !FITS[type](value))
-      throw invalid(table, column, `A value does not fit the column type ${type}`)
+    if (values[column] !== null) checkValue(table.table, column, type, values[column])
   }
 }
 
@@ -118,8 +88,15 @@ class RowsParticipant implements Participant {
     return yield* wait(tx.managed.deleteRowsAbove(this.table, this.watcher, above))
   }
 
-  // Rows are kept by the user's table itself: settling frees nothing.
+  // Rows are kept by the user's table itself: undo needs nothing else, and settling frees nothing.
+  *keep(): Op<void> {}
+
   *settle(): Op<void> {}
+
+  /** What was added before is written by now. */
+  checkpoint(): () => void {
+    return () => this.discard()
+  }
 
   discard(): void {
     this.buffer = []
@@ -143,7 +120,13 @@ export function rows<const C extends Readonly<Record<string, ColumnType>>>(optio
   readonly columns: C
 }): RowsDefinition<C> {
   const table: ManagedTable = { table: options.table, columns: options.columns }
-  return { kind: 'rows', table: options.table, columns: options.columns, open: (watcher) => openRows(table, watcher) }
+  return {
+    kind: 'rows',
+    ...table,
+    columns: options.columns,
+    ensure: (tx) => wait(tx.managed.ensureTable(table)),
+    open: (watcher) => openRows(table, watcher),
+  }
 }
 
 function openRows<C extends Readonly<Record<string, ColumnType>>>(
@@ -156,5 +139,5 @@ function openRows<C extends Readonly<Record<string, ColumnType>>>(
     let ordinal = origin.firstOrdinal
     return { insert: (values) => participant.add(origin, ordinal++, values as Readonly<Record<string, unknown>>) }
   }
-  return { table, participant, api }
+  return { participant, api }
 }

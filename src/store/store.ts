@@ -3,6 +3,7 @@ import type { Log } from '../chain/log.ts'
 import type { StableId } from '../dedup/identity.ts'
 import type { Maybe, Op } from '../util/op.ts'
 import type { HandledPort } from './handled.ts'
+import type { TotalsPort } from './totals.ts'
 
 export type { HandledKey, HandledPort, HandledState, ScopeState } from './handled.ts'
 
@@ -96,6 +97,7 @@ export interface Tx<Db = unknown> {
   readonly kept: KeptPort
   readonly commits: CommitPort
   readonly managed: ManagedPort
+  readonly totals: TotalsPort
   readonly handled: HandledPort
   readonly audit: AuditPort
   readonly meta: MetaPort

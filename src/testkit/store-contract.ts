@@ -4,6 +4,7 @@ import { cursorCases } from './store-cases/cursors.ts'
 import { historyCases } from './store-cases/history.ts'
 import { partCases } from './store-cases/parts.ts'
 import { scopeCases } from './store-cases/scopes.ts'
+import { totalsCases } from './store-cases/totals.ts'
 import { transactionCases } from './store-cases/transactions.ts'
 
 export type { DbProbe } from './store-cases/case.ts'
@@ -28,6 +29,7 @@ const cases: readonly ContractCase[] = [
   ...transactionCases,
   ...cursorCases,
   ...historyCases,
+  ...totalsCases,
   ...partCases,
   ...scopeCases,
 ]

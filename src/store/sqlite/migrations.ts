@@ -159,10 +159,21 @@ CREATE TABLE tidemark_facts (
 ) WITHOUT ROWID;
 `
 
+const TOTAL_CHANGES = `
+CREATE TABLE tidemark_total_changes (
+  watcher INTEGER NOT NULL,
+  table_name TEXT NOT NULL,
+  block_number INTEGER NOT NULL,
+  changes TEXT NOT NULL,
+  PRIMARY KEY (watcher, table_name, block_number)
+) WITHOUT ROWID;
+`
+
 export const migrations: readonly Migration[] = [
   { number: 1, name: 'first tables', kind: 'breaking', sql: FIRST_TABLES },
   { number: 2, name: 'claims', kind: 'breaking', sql: CLAIMS },
   { number: 3, name: 'revision and facts', kind: 'safe while running', sql: REVISION },
+  { number: 4, name: 'changes of totals', kind: 'safe while running', sql: TOTAL_CHANGES },
 ]
 
 /** Made apart from the numbered steps: it holds their number. */

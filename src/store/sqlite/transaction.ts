@@ -13,6 +13,7 @@ import { SqliteMarks } from './marks.ts'
 import { SqliteMeta } from './meta.ts'
 import { openScope, type SqliteDb } from './scope.ts'
 import { isConstraint, storeError } from './sqlite-errors.ts'
+import { SqliteTotals } from './totals.ts'
 import { SqliteTrail } from './trail.ts'
 
 /**
@@ -26,6 +27,7 @@ export class SqliteTx implements Tx<SqliteDb> {
   readonly kept: SqliteKept
   readonly commits: SqliteCommits
   readonly managed: SqliteManaged
+  readonly totals: SqliteTotals
   readonly handled: SqliteHandled
   readonly audit: SqliteAudit
   readonly meta: SqliteMeta
@@ -39,6 +41,7 @@ export class SqliteTx implements Tx<SqliteDb> {
     this.kept = new SqliteKept(connection)
     this.commits = new SqliteCommits(connection)
     this.managed = new SqliteManaged(connection)
+    this.totals = new SqliteTotals(connection)
     this.handled = new SqliteHandled(connection)
     this.audit = new SqliteAudit(connection)
     this.meta = new SqliteMeta(connection)
