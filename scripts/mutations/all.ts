@@ -3,6 +3,7 @@ import { commitMutations } from './commit.ts'
 import { leaseMutations } from './lease.ts'
 import type { Equivalent, Mutation } from './mutation.ts'
 import { settleMutations } from './settle.ts'
+import { totalsMutations } from './totals.ts'
 import { undoMutations } from './undo.ts'
 
 /** The ways in which the engine is broken on purpose, along the journey of an event. */
@@ -11,6 +12,7 @@ export const MUTATIONS: readonly Mutation[] = [
   ...commitMutations,
   ...undoMutations,
   ...settleMutations,
+  ...totalsMutations,
   ...leaseMutations,
 ]
 

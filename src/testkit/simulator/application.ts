@@ -1,5 +1,6 @@
 import type { Watcher } from '../../handle/watch.ts'
-import { rows, type SqliteDb, watch } from '../../store/sqlite/index.ts'
+import type { TotalsWriter } from '../../managed/totals.ts'
+import { rows, type SqliteDb, totals, watch } from '../../store/sqlite/index.ts'
 import type { SwarmOptions, WatcherKind } from './options.ts'
 import type { Probe } from './probe.ts'
 import { TOKEN } from './sim-chain.ts'
@@ -98,6 +99,14 @@ export function common({ startBlock, maxEvents }: SwarmOptions) {
 
 export const COLUMNS = { block: 'text', sender: 'text', receiver: 'text', amount: 'uint256' } as const
 
+export const SUMS = { table: 'managed_sums', key: { account: 'text' }, sum: { amount: 'int256' } } as const
+
+/** What a transfer does to the sums of both accounts, which may be one (C71). */
+export function addSums(sums: TotalsWriter<typeof SUMS.key, typeof SUMS.sum>, { args }: Transfer): void {
+  sums.add({ account: args.from }, { amount: -args.value })
+  sums.add({ account: args.to }, { amount: args.value })
+}
+
 export function rowOf({ blockHash, args }: Transfer) {
   return { block: blockHash, sender: args.from, receiver: args.to, amount: args.value }
 }
@@ -151,12 +160,16 @@ function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<SqliteDb> 
     tables: {
       rows: rows({ table: 'managed_rows', columns: COLUMNS }),
       paid: rows({ table: 'managed_paid', columns: COLUMNS }),
+      sums: totals(SUMS),
     },
     undo: 'managed',
     prepare: preparing('managed', probe),
     handle({ event, db, tables, prepared }) {
       checkPrepared('managed', event, prepared, probe)
-      return probe.call('managed', 'handle', db, () => tables.rows.insert(rowOf(event)))
+      return probe.call('managed', 'handle', db, () => {
+        tables.rows.insert(rowOf(event))
+        addSums(tables.sums, event)
+      })
     },
     final({ event, db, tables }) {
       return probe.call('managed', 'final', db, () => tables.paid.insert(rowOf(event)))

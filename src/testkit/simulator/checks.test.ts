@@ -27,6 +27,7 @@ const rows = marks.map(({ block, stable }) => ({
   hash: `0xb${block}`,
   sender: '0xa',
   receiver: '0xb',
+  amount: 2,
 }))
 
 const state: WatcherState = {
@@ -62,6 +63,7 @@ const tables: WatcherTables = {
   effects,
   rows,
   paid: [],
+  totals: null,
   balances: new Map([
     ['0xa', -8],
     ['0xb', 8],

@@ -1,6 +1,7 @@
 import { type FailureKind, must } from './failure.ts'
 import type { CommitLine, EffectLine, MarkLine, RowLine, WatcherState, WatcherTables } from './inspector.ts'
 import type { SwarmOptions } from './options.ts'
+import { totals } from './totals-check.ts'
 
 /**
  * What must hold in the database after each commit, whatever happened: no check here knows the chain, and none shares
@@ -316,7 +317,7 @@ export function checkForgotten({ retentionBlocks }: SwarmOptions, now: WatcherSt
   )
 }
 
-const CHECKS = [oneCommit, balances, order, cursor, finals, kept, trail, commits, bounds]
+const CHECKS = [oneCommit, balances, totals, order, cursor, finals, kept, trail, commits, bounds]
 
 /** @throws {SimulationFailure} the first promise that is broken */
 export function checkWatcher(checked: Checked): void {

@@ -50,6 +50,14 @@ export interface RowLine {
   readonly hash: string
   readonly sender: string
   readonly receiver: string
+  readonly amount: number
+}
+
+/** The sum of one account in the table of sums. */
+export interface TotalLine {
+  readonly account: string
+  readonly amount: number
+  readonly additions: number
 }
 
 export interface CommitLine {
@@ -68,6 +76,8 @@ export interface WatcherTables {
   readonly finals: readonly { readonly entry: number; readonly block: number }[]
   readonly rows: readonly RowLine[]
   readonly paid: readonly RowLine[]
+  /** The sums, and the blocks of which changes are kept; null for a watcher without. */
+  readonly totals: { readonly lines: readonly TotalLine[]; readonly kept: readonly number[] } | null
   readonly kept: readonly number[]
   readonly trail: ReadonlyMap<number, string>
   readonly commits: readonly CommitLine[]
@@ -95,8 +105,16 @@ const effectsOf = (name: string) => `
 const balancesOf = (name: string) => `SELECT account, amount FROM ${name}_balances`
 const finalsOf = (name: string) => `SELECT entry, block_number AS block FROM ${name}_finals ORDER BY n`
 const managedOf = (table: string) => `
-  SELECT tidemark_block AS block, lower(hex(tidemark_event)) AS stable, tidemark_ordinal AS ordinal, block AS hash, sender, receiver
+  SELECT tidemark_block AS block, lower(hex(tidemark_event)) AS stable, tidemark_ordinal AS ordinal, block AS hash, sender, receiver,
+    CAST(amount AS INTEGER) AS amount
   FROM ${table} ORDER BY tidemark_block, tidemark_event, tidemark_ordinal`
+
+const TOTALS = 'SELECT account, amount, tidemark_additions AS additions FROM managed_sums'
+/** A sum is kept as text: the number and 10^77. */
+const AMOUNT_ZERO = 10n ** 77n
+const TOTALS_KEPT = `
+  SELECT block_number AS block FROM tidemark_total_changes WHERE watcher = ? AND table_name = 'managed_sums'
+  ORDER BY block_number`
 
 const creditOf = (name: string) => `
   INSERT INTO ${name}_balances (account, amount) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET amount = amount + excluded.amount`
@@ -181,7 +199,8 @@ export class Inspector implements Inspection {
       finals: own ? this.#all<WatcherTables['finals'][number]>(finalsOf(kind)) : [],
       rows: managed ? this.#all<RowLine>(managedOf(`${kind}_rows`)) : [],
       paid: kind === 'managed' ? this.#all<RowLine>(managedOf('managed_paid')) : [],
-      kept: this.#all<{ block: number }>(KEPT, id).map(({ block }) => block),
+      totals: kind === 'managed' ? { lines: this.#totals(), kept: this.#blocks(TOTALS_KEPT, id) } : null,
+      kept: this.#blocks(KEPT, id),
       trail: new Map(this.#all<{ block: number; hash: string }>(TRAIL, id).map(({ block, hash }) => [block, hash])),
       commits: this.#all<CommitLine>(COMMITS, id),
     }
@@ -218,6 +237,15 @@ export class Inspector implements Inspection {
 
   close(): void {
     this.#database.close()
+  }
+
+  #blocks(sql: string, id: number): number[] {
+    return this.#all<{ block: number }>(sql, id).map(({ block }) => block)
+  }
+
+  #totals(): TotalLine[] {
+    const rows = this.#all<{ account: string; amount: string; additions: number }>(TOTALS)
+    return rows.map(({ amount, ...line }) => ({ ...line, amount: Number(BigInt(amount) - AMOUNT_ZERO) }))
   }
 
   #one(sql: string): SqliteStatementLike {

@@ -1,0 +1,95 @@
+import type { Mutation } from './mutation.ts'
+
+const FILE = 'managed/totals.ts'
+
+/** Sums by key: what is added once, and taken back exactly. */
+export const totalsMutations: readonly Mutation[] = [
+  {
+    name: 'sums-not-taken-back',
+    breaks: 'P3',
+    file: FILE,
+    find: 'if (kept.length === 0) return 0',
+    replace: 'if (kept.length >= 0) return 0',
+    why: 'what orphaned blocks added to the sums stays',
+  },
+  {
+    name: 'sums-added-again-at-undo',
+    breaks: 'P3',
+    file: FILE,
+    find: 'changes.map(negated)',
+    replace: 'changes.map((change) => ({ ...negated(change), add: change.add }))',
+    why: 'what orphaned blocks added to the sums is added once more',
+  },
+  {
+    name: 'sums-of-the-ancestor-taken-back',
+    breaks: 'P3',
+    file: FILE,
+    find: 'tx.totals.keptAbove(this.watcher, this.table.table, above)',
+    replace: 'tx.totals.keptAbove(this.watcher, this.table.table, Math.max(above - 1, -1) as BlockNumber)',
+    why: 'what the block that stays added to the sums is taken off, too',
+  },
+  {
+    name: 'changes-of-sums-not-kept',
+    breaks: 'P3',
+    file: FILE,
+    find: 'if (kept.length > 0) yield* wait(tx.totals.keep(this.watcher, this.table.table, kept))',
+    replace: '',
+    why: 'nothing tells what a block added to the sums',
+  },
+  {
+    name: 'changes-of-sums-left-at-undo',
+    breaks: 'P3',
+    file: FILE,
+    find: 'yield* wait(tx.totals.deleteKeptAbove(this.watcher, this.table.table, above))',
+    replace: '',
+    why: 'the changes of orphaned blocks stay, and would be taken back twice',
+  },
+  {
+    name: 'changes-of-sums-kept-for-ever',
+    breaks: 'P6',
+    file: FILE,
+    find: 'yield* wait(tx.totals.deleteKeptThrough(this.watcher, this.table.table, through))',
+    replace: '',
+    why: 'the table of kept changes grows for ever',
+  },
+  {
+    name: 'sums-of-a-failed-commit-written-later',
+    breaks: 'P1',
+    file: FILE,
+    find: 'discard(): void { this.buffer = []',
+    replace: 'discard(): void {',
+    why: 'what a failed commit added is written with the next one',
+  },
+  {
+    name: 'changes-of-a-failed-commit-kept-later',
+    breaks: 'P3',
+    file: FILE,
+    find: 'discard(): void { this.buffer = [] this.written = []',
+    replace: 'discard(): void { this.buffer = []',
+    why: 'the changes of a failed commit are kept with those of the next one, and taken back with them',
+  },
+  {
+    name: 'last-addition-of-a-key-wins',
+    breaks: 'P1',
+    file: 'managed/changes.ts',
+    find: 'known ? summed(known, change) : change',
+    replace: 'change',
+    why: 'of several additions to a key in one batch only the last one counts',
+  },
+  {
+    name: 'sums-of-a-batch-belong-to-its-first-block',
+    breaks: 'P3',
+    file: FILE,
+    find: 'byBlock.set(block, changes)',
+    replace: 'byBlock.set([...byBlock.keys()][0] ?? block, changes)',
+    why: 'a reorg inside a batch takes back too little',
+  },
+  {
+    name: 'empty-row-of-sums-left',
+    breaks: 'P3',
+    file: 'store/sums.ts',
+    find: 'if (additions === 0 && entries.every(([, value]) => value === 0n)) return null',
+    replace: '',
+    why: 'a key that only an orphaned block touched keeps a row of zeros',
+  },
+]
