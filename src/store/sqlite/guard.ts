@@ -76,11 +76,13 @@ export class Guard {
     const { userStatements } = this.connection
     const known = userStatements.find(sql, bigints)
     if (known) return known
-    this.checkText(sql, 'one')
-    return userStatements.get(sql, bigints)
+    const words = this.checkText(sql, 'one')
+    // A kept text is not read again, and the next callback may be one that must not change the schema.
+    return changesSchema(words) ? userStatements.fresh(sql, bigints) : userStatements.get(sql, bigints)
   }
 
-  checkText(sql: string, count: 'one' | 'many'): void {
+  /** @returns the first word of each statement */
+  checkText(sql: string, count: 'one' | 'many'): string[] {
     const words = firstWords(sql)
     const control = controlWord(words)
     if (control) {
@@ -90,6 +92,7 @@ export class Guard {
     if (!this.rules.mayWrite && changesSchema(words)) throw this.#untracked()
     // The driver would run the first and drop the others without a word.
     if (count === 'one' && words.length > 1) throw new TypeError('prepare takes one statement; exec takes several')
+    return words
   }
 
   alive(): void {
