@@ -19,6 +19,14 @@ export const commitMutations: readonly Mutation[] = [
     why: 'the answer of the mark is not looked at: a second delivery has its effects again',
   },
   {
+    name: 'marks-together-not-taken-back',
+    breaks: 'P2',
+    file: 'store/sqlite/marks.ts',
+    find: 'if (!allNew) this.#connection.savepoint(SAVEPOINT.rollbackTo)',
+    replace: 'if (!allNew && marks.length === 0) this.#connection.savepoint(SAVEPOINT.rollbackTo)',
+    why: 'one event of several was there already, and the new ones among them are passed over',
+  },
+  {
     name: 'mark-before-work',
     breaks: 'P1',
     file: 'handle/run-batch.ts',

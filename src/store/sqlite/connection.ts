@@ -35,21 +35,59 @@ export class Connection {
 
   /** Runs a writing statement of Tidemark. Answers how many rows it changed. */
   run(sql: string, ...parameters: SqliteParameter[]): number {
-    return Number(this.#own(sql, (statement) => statement.run(...parameters)).changes)
+    this.#needTransaction()
+    try {
+      return Number(this.#prepared(sql).run(...parameters).changes)
+    } catch (error) {
+      throw storeError(error)
+    }
   }
 
   get(sql: string, ...parameters: SqliteParameter[]): SqliteRow | undefined {
-    // node:sqlite answers undefined for "no row", other drivers may answer null.
-    return this.#own(sql, (statement) => statement.get(...parameters)) ?? undefined
+    this.#needTransaction()
+    try {
+      // node:sqlite answers undefined for "no row", other drivers may answer null.
+      return this.#prepared(sql).get(...parameters) ?? undefined
+    } catch (error) {
+      throw storeError(error)
+    }
   }
 
   all(sql: string, ...parameters: SqliteParameter[]): SqliteRow[] {
-    return this.#own(sql, (statement) => statement.all(...parameters))
+    this.#needTransaction()
+    try {
+      return this.#prepared(sql).all(...parameters)
+    } catch (error) {
+      throw storeError(error)
+    }
   }
 
   /** BEGIN, COMMIT, ROLLBACK and the like: outside the check that a transaction is open, errors as the driver threw them. */
   control(sql: string): void {
     this.#prepared(sql).run()
+  }
+
+  /**
+   * SAVEPOINT, RELEASE and ROLLBACK TO, as `control` runs them. `get`, since the report on changed rows that `run` makes costs
+   * three times what the statement does, and two of these run for every event.
+   */
+  savepoint(sql: string): void {
+    this.#prepared(sql).get()
+  }
+
+  /** Opens a savepoint among Tidemark's own statements. Outside a transaction SQLite would open one by itself here: refused. */
+  openSavepoint(sql: string): void {
+    this.#needTransaction()
+    try {
+      this.savepoint(sql)
+    } catch (error) {
+      throw storeError(error)
+    }
+  }
+
+  /** Rows changed since the connection was opened. Answers outside a transaction too: that it is gone is found out apart. */
+  totalChanges(): number {
+    return Number(this.#prepared('SELECT total_changes() AS n').get()?.n)
   }
 
   close(): void {
@@ -61,15 +99,9 @@ export class Connection {
   /**
    * A statement of Tidemark outside a transaction would commit by itself, apart from marks and cursor (P1): refused.
    */
-  #own<T>(sql: string, work: (statement: SqliteStatementLike) => T): T {
-    if (!this.database.isTransaction) {
-      throw new TidemarkError('TRANSACTION_LOST', 'The transaction ended before Tidemark was done with it')
-    }
-    try {
-      return work(this.#prepared(sql))
-    } catch (error) {
-      throw storeError(error)
-    }
+  #needTransaction(): void {
+    if (this.database.isTransaction) return
+    throw new TidemarkError('TRANSACTION_LOST', 'The transaction ended before Tidemark was done with it')
   }
 
   #prepared(sql: string): SqliteStatementLike {
@@ -91,6 +123,10 @@ export class StatementCache {
   // hashed at every call.
   readonly #numbers = new Map<string, SqliteStatementLike>()
   readonly #bigints = new Map<string, SqliteStatementLike>()
+  // The newest of all, so its place in the order is right already: a handler prepares a text and runs it at once.
+  #lastSql = ''
+  #lastBigints = false
+  #last: SqliteStatementLike | undefined
 
   constructor(database: SqliteDatabaseLike) {
     this.#database = database
@@ -101,18 +137,28 @@ export class StatementCache {
   }
 
   get(sql: string, bigints: boolean): SqliteStatementLike {
-    const statements = bigints ? this.#bigints : this.#numbers
-    const known = statements.get(sql)
-    // The order of a Map is that of insertion: taking it out and in again makes it the newest.
-    if (known) statements.delete(sql)
-    const statement = known ?? this.fresh(sql, bigints)
-    statements.set(sql, statement)
-    if (statements.size > USER_STATEMENTS) dropOldest(statements)
-    return statement
+    return this.find(sql, bigints) ?? this.#keep(sql, bigints, this.fresh(sql, bigints))
   }
 
-  has(sql: string, bigints: boolean): boolean {
-    return (bigints ? this.#bigints : this.#numbers).has(sql)
+  /** The statement, if it is kept. */
+  find(sql: string, bigints: boolean): SqliteStatementLike | undefined {
+    if (this.#last && sql === this.#lastSql && bigints === this.#lastBigints) return this.#last
+    const statements = bigints ? this.#bigints : this.#numbers
+    const known = statements.get(sql)
+    if (!known) return undefined
+    // The order of a Map is that of insertion: taking it out and in again makes it the newest.
+    statements.delete(sql)
+    return this.#keep(sql, bigints, known)
+  }
+
+  #keep(sql: string, bigints: boolean, statement: SqliteStatementLike): SqliteStatementLike {
+    const statements = bigints ? this.#bigints : this.#numbers
+    statements.set(sql, statement)
+    if (statements.size > USER_STATEMENTS) dropOldest(statements)
+    this.#lastSql = sql
+    this.#lastBigints = bigints
+    this.#last = statement
+    return statement
   }
 
   /** A statement of its own: an open iterator would be reset by another use of a shared one. */
@@ -125,6 +171,7 @@ export class StatementCache {
   clear(): void {
     this.#numbers.clear()
     this.#bigints.clear()
+    this.#last = undefined
   }
 }
 

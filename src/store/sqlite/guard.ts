@@ -12,7 +12,8 @@ const ENDED = {
   HANDLER_ENDED_TRANSACTION: 'The handler ended the transaction through raw',
 } as const
 
-const SAVEPOINT = 'tidemark_handler'
+const OPEN = 'SAVEPOINT tidemark_handler'
+const RELEASE = 'RELEASE tidemark_handler'
 
 /**
  * Watches one callback of user code. What goes wrong is remembered as well as thrown, since user code may catch it and
@@ -28,22 +29,23 @@ export class Guard {
   #changesOwn = 0
   #closed = false
   /** Failed statements not yet forgiven by a savepoint. */
-  #failed: unknown[] = []
+  readonly #failed: unknown[] = []
   /** What no savepoint can forgive: the transaction is gone, the disk is full, the time is up. */
   #fatal: TidemarkError | undefined
-  readonly #iterators = new Set<Iterator<unknown>>()
+  /** Made with the first one: most callbacks iterate over nothing. */
+  #iterators: Set<Iterator<unknown>> | undefined
   #savepoints = 0
 
   constructor(connection: Connection, rules: ScopeRules) {
     this.connection = connection
     this.rules = rules
-    this.#changesBefore = rules.mayWrite ? 0 : this.#totalChanges()
+    this.#changesBefore = rules.mayWrite ? 0 : this.connection.totalChanges()
   }
 
   /** Opens the savepoint by which a transaction that was exchanged behind our back is found out. */
   open(): void {
     this.#checkOpen('TRANSACTION_LOST')
-    this.connection.control(`SAVEPOINT ${SAVEPOINT}`)
+    this.connection.savepoint(OPEN)
   }
 
   /** Runs one statement of the user between the checks. */
@@ -59,13 +61,28 @@ export class Guard {
     return result
   }
 
-  /** A cached, checked statement for one use. */
-  prepared(sql: string, bigints: boolean): SqliteStatementLike {
-    if (!this.connection.userStatements.has(sql, bigints)) this.checkText(sql, 'one')
-    return this.connection.userStatements.get(sql, bigints)
+  /** Prepares a text. Nothing runs, so that the transaction is open is left to the checks of the run. */
+  compile(sql: string): void {
+    this.#usable()
+    try {
+      this.prepared(sql, false)
+    } catch (error) {
+      throw this.#noticed(error)
+    }
   }
 
-  checkText(sql: string, count: 'one' | 'many'): void {
+  /** A cached, checked statement for one use. */
+  prepared(sql: string, bigints: boolean): SqliteStatementLike {
+    const { userStatements } = this.connection
+    const known = userStatements.find(sql, bigints)
+    if (known) return known
+    const words = this.checkText(sql, 'one')
+    // A kept text is not read again, and the next callback may be one that must not change the schema.
+    return changesSchema(words) ? userStatements.fresh(sql, bigints) : userStatements.get(sql, bigints)
+  }
+
+  /** @returns the first word of each statement */
+  checkText(sql: string, count: 'one' | 'many'): string[] {
     const words = firstWords(sql)
     const control = controlWord(words)
     if (control) {
@@ -75,6 +92,7 @@ export class Guard {
     if (!this.rules.mayWrite && changesSchema(words)) throw this.#untracked()
     // The driver would run the first and drop the others without a word.
     if (count === 'one' && words.length > 1) throw new TypeError('prepare takes one statement; exec takes several')
+    return words
   }
 
   alive(): void {
@@ -83,20 +101,21 @@ export class Guard {
   }
 
   keep(iterator: Iterator<unknown>): void {
+    this.#iterators ??= new Set()
     this.#iterators.add(iterator)
   }
 
   drop(iterator: Iterator<unknown>): void {
-    this.#iterators.delete(iterator)
+    this.#iterators?.delete(iterator)
   }
 
   /** Runs writes of Tidemark's own, which are tracked: they are not the user's. */
   own<T>(work: () => T): T {
-    const before = this.#totalChanges()
+    const before = this.connection.totalChanges()
     try {
       return work()
     } finally {
-      this.#changesOwn += this.#totalChanges() - before
+      this.#changesOwn += this.connection.totalChanges() - before
     }
   }
 
@@ -104,16 +123,16 @@ export class Guard {
   savepoint<T>(fn: () => T): T {
     const name = `tidemark_user_${++this.#savepoints}`
     const failedBefore = this.#failed.length
-    const changesBefore = this.#totalChanges() - this.#changesOwn
-    this.statement(() => this.connection.control(`SAVEPOINT ${name}`))
+    const changesBefore = this.connection.totalChanges() - this.#changesOwn
+    this.statement(() => this.connection.savepoint(`SAVEPOINT ${name}`))
     try {
       const result = refusePromise(fn(), this.rules)
-      this.statement(() => this.connection.control(`RELEASE ${name}`))
+      this.statement(() => this.connection.savepoint(`RELEASE ${name}`))
       return result
     } catch (error) {
       this.#undoSavepoint(name)
       this.#failed.length = failedBefore
-      this.#changesUndone += this.#totalChanges() - this.#changesOwn - changesBefore
+      this.#changesUndone += this.connection.totalChanges() - this.#changesOwn - changesBefore
       throw this.#fatal ?? error
     } finally {
       this.#savepoints--
@@ -130,15 +149,20 @@ export class Guard {
     if (outcome === 'threw') return
     this.#releaseSavepoint()
     this.#throwSwallowed()
-    const written = this.#totalChanges() - this.#changesBefore - this.#changesOwn
-    if (!this.rules.mayWrite && written !== this.#changesUndone) throw this.#untracked()
+    if (this.rules.mayWrite) return
+    const written = this.connection.totalChanges() - this.#changesBefore - this.#changesOwn
+    if (written !== this.#changesUndone) throw this.#untracked()
   }
 
   #before(): void {
-    this.alive()
-    if (this.#fatal) throw this.#fatal
+    this.#usable()
     // Outside a transaction the statement would commit by itself.
     this.#checkOpen('HANDLER_ENDED_TRANSACTION')
+  }
+
+  #usable(): void {
+    this.alive()
+    if (this.#fatal) throw this.#fatal
     if (this.connection.world.monotonic() < this.rules.deadline) return
     this.#fatal = new TidemarkError('HANDLER_TIMEOUT', 'The handler ran out of time', { values: this.rules.values })
     throw this.#fatal
@@ -165,8 +189,8 @@ export class Guard {
   #undoSavepoint(name: string): void {
     this.#checkOpen('HANDLER_ENDED_TRANSACTION')
     try {
-      this.connection.control(`ROLLBACK TO ${name}`)
-      this.connection.control(`RELEASE ${name}`)
+      this.connection.savepoint(`ROLLBACK TO ${name}`)
+      this.connection.savepoint(`RELEASE ${name}`)
     } catch (error) {
       // Only raw can have ended it: the transaction that is open now is another one.
       const values = this.rules.values
@@ -180,7 +204,7 @@ export class Guard {
   /** Gone: someone committed or rolled back in between, and opened another transaction. */
   #releaseSavepoint(): void {
     try {
-      this.connection.control(`RELEASE ${SAVEPOINT}`)
+      this.connection.savepoint(RELEASE)
     } catch (cause) {
       const { values } = this.rules
       throw new TidemarkError('HANDLER_ENDED_TRANSACTION', ENDED.HANDLER_ENDED_TRANSACTION, { values, cause })
@@ -189,6 +213,7 @@ export class Guard {
 
   /** An iterator left open would hold the snapshot of this transaction beyond its commit. */
   #endIterators(): void {
+    if (!this.#iterators) return
     for (const iterator of this.#iterators) iterator.return?.()
     this.#iterators.clear()
   }
@@ -208,12 +233,6 @@ export class Guard {
       values: this.rules.values,
     })
   }
-
-  #totalChanges(): number {
-    // Straight to the driver: the transaction may be gone, and the count is wanted all the same.
-    const row = this.connection.userStatements.get('SELECT total_changes() AS n', false).get()
-    return Number(row?.n)
-  }
 }
 
 function refusePromise<T>(result: T, rules: ScopeRules): T {
@@ -229,7 +248,9 @@ function refusePromise<T>(result: T, rules: ScopeRules): T {
  * surrogate pair is replaced, and any object in the first place, a date for example, is taken for named values and binds nothing.
  */
 export function checkParameters(parameters: readonly SqliteParameter[]): void {
-  for (const [i, parameter] of parameters.entries()) {
+  // Counted: `entries()` would make an array for each parameter of each event.
+  for (let i = 0; i < parameters.length; i++) {
+    const parameter = parameters[i] as SqliteParameter
     if (typeof parameter === 'string') checkText(parameter)
     else if (typeof parameter === 'object' && parameter !== null && !ArrayBuffer.isView(parameter))
       checkNamed(parameter, i)

@@ -2,14 +2,24 @@ import type { BlockNumber, LogIndex } from '../../chain/block.ts'
 import type { StableId } from '../../dedup/identity.ts'
 import type { Mark, MarkPort } from '../store.ts'
 import type { Connection } from './connection.ts'
-import type { SqliteRow } from './driver.ts'
+import type { SqliteRow, SqliteValue } from './driver.ts'
 import { blob, int, readBlock, readHash, readHex, readNumber } from './values.ts'
 
 // The conflict is named, so that any other constraint is an error and not "was there already".
-const INSERT = `
-  INSERT INTO tidemark_processed_events (watcher, block_number, block_hash, stable_id, transaction_hash, log_index)
-  VALUES (?, ?, ?, ?, ?, ?)
-  ON CONFLICT (watcher, block_number, block_hash, stable_id) DO NOTHING`
+function insertSql(count: number): string {
+  return `
+    INSERT INTO tidemark_processed_events (watcher, block_number, block_hash, stable_id, transaction_hash, log_index)
+    VALUES ${Array.from({ length: count }, () => '(?, ?, ?, ?, ?, ?)').join(', ')}
+    ON CONFLICT (watcher, block_number, block_hash, stable_id) DO NOTHING`
+}
+const INSERT = insertSql(1)
+/** A statement of several rows costs half as much a row. More than this many bring nothing more. */
+const TOGETHER = [16, 4].map((count) => ({ count, sql: insertSql(count) }))
+const SAVEPOINT = {
+  open: 'SAVEPOINT tidemark_marks',
+  release: 'RELEASE tidemark_marks',
+  rollbackTo: 'ROLLBACK TO tidemark_marks',
+} as const
 const BETWEEN = `
   SELECT block_number, block_hash, stable_id, transaction_hash, log_index FROM tidemark_processed_events
   WHERE watcher = ? AND block_number BETWEEN ? AND ?
@@ -33,6 +43,14 @@ function readMark(row: SqliteRow): Mark {
   }
 }
 
+function bound(watcher: number, marks: readonly Mark[]): SqliteValue[] {
+  const id = int(watcher)
+  const values: SqliteValue[] = []
+  for (const { blockNumber, blockHash, stableId, transactionHash, logIndex } of marks)
+    values.push(id, int(blockNumber), blob(blockHash), blob(stableId), blob(transactionHash), int(logIndex))
+  return values
+}
+
 /** Rows of `tidemark_processed_events`. */
 export class SqliteMarks implements MarkPort {
   readonly #connection: Connection
@@ -42,12 +60,24 @@ export class SqliteMarks implements MarkPort {
   }
 
   insert(watcher: number, marks: readonly Mark[]): readonly boolean[] {
-    const id = int(watcher)
-    return marks.map((mark) => {
-      const { blockNumber, blockHash, stableId, transactionHash, logIndex } = mark
-      const key = [id, int(blockNumber), blob(blockHash), blob(stableId)] as const
-      return this.#connection.run(INSERT, ...key, blob(transactionHash), int(logIndex)) === 1
-    })
+    const fresh: boolean[] = []
+    while (fresh.length < marks.length) {
+      const left = marks.length - fresh.length
+      const most = TOGETHER.find(({ count }) => count <= left)
+      const some = marks.slice(fresh.length, fresh.length + (most?.count ?? 1))
+      if (most && this.#allNew(most.sql, watcher, some)) for (const _ of some) fresh.push(true)
+      else for (const mark of some) fresh.push(this.#connection.run(INSERT, ...bound(watcher, [mark])) === 1)
+    }
+    return fresh
+  }
+
+  /** Writes all of them, or none when any was there: the count of rows does not say which, so they are asked one by one. */
+  #allNew(sql: string, watcher: number, marks: readonly Mark[]): boolean {
+    this.#connection.openSavepoint(SAVEPOINT.open)
+    const allNew = this.#connection.run(sql, ...bound(watcher, marks)) === marks.length
+    if (!allNew) this.#connection.savepoint(SAVEPOINT.rollbackTo)
+    this.#connection.savepoint(SAVEPOINT.release)
+    return allNew
   }
 
   between(watcher: number, from: BlockNumber, to: BlockNumber): readonly Mark[] {

@@ -93,6 +93,24 @@ describe('a statement that ends the transaction from inside', () => {
     expect(count()).toBe(1)
   })
 
+  test.each(['ROLLBACK', 'COMMIT'])('raw %s, then a text that is only prepared, and one that is run', async (end) => {
+    const { handle, count } = await makeHandler()
+    const work = handle(({ db }) => {
+      const raw = db.raw as SqliteDatabaseLike
+      raw.exec(end)
+      const insert = db.prepare('INSERT INTO numbers (n) VALUES (2)')
+      swallow(() => insert.run())
+    })
+    expect(await codeOf(work)).toBe('HANDLER_ENDED_TRANSACTION')
+    expect(count()).toBe(1)
+  })
+
+  test('raw that was kept from an earlier callback ends it in a later one that does not touch db', async () => {
+    const { handle } = await makeHandler()
+    const kept = await handle(({ db }) => db.raw as SqliteDatabaseLike)
+    expect(await codeOf(handle(() => kept.exec('ROLLBACK; BEGIN')))).toBe('HANDLER_ENDED_TRANSACTION')
+  })
+
   test('raw COMMIT and BEGIN are found by the savepoint around it', async () => {
     const { handle } = await makeHandler()
     const work = handle(({ db, savepoint }) => savepoint(() => (db.raw as SqliteDatabaseLike).exec('COMMIT; BEGIN')))
@@ -224,6 +242,20 @@ describe("undo: 'managed' and writes through db", () => {
     const { handle } = await makeHandler()
     const work = handle(({ db }) => (db.raw as SqliteDatabaseLike).exec('DELETE FROM numbers'), { mayWrite: false })
     expect(await codeOf(work)).toBe('UNTRACKED_WRITE')
+  })
+
+  test('raw that was kept from an earlier callback is none, even when the later one does not touch db', async () => {
+    const { handle, count } = await makeHandler()
+    const kept = await handle(({ db }) => db.raw as SqliteDatabaseLike)
+    expect(await codeOf(handle(() => kept.exec('DELETE FROM numbers'), { mayWrite: false }))).toBe('UNTRACKED_WRITE')
+    expect(count()).toBe(1)
+  })
+
+  test('a change of the schema that another callback was allowed is read anew', async () => {
+    const { handle } = await makeHandler()
+    const change = ({ db }: DbScope<SqliteDb>) => db.prepare('CREATE TABLE IF NOT EXISTS other (n)').run()
+    await handle(change)
+    expect(await codeOf(handle(change, { mayWrite: false }))).toBe('UNTRACKED_WRITE')
   })
 })
 

@@ -50,6 +50,11 @@ class GuardedDb implements SqliteDb {
     this.#guard = guard
   }
 
+  /** The guard of a `db` that was made here; the brand of the class tells, not its shape. */
+  static guardOf(db: object): Guard | undefined {
+    return #guard in db ? db.#guard : undefined
+  }
+
   get raw(): SqliteDriverDatabase {
     this.#guard.alive()
     return this.#guard.connection.native
@@ -57,7 +62,7 @@ class GuardedDb implements SqliteDb {
 
   prepare(sql: string): SqliteStatement {
     // Prepared now, so that an error of the text shows at its line; run from the cache later.
-    this.#guard.statement(() => this.#guard.prepared(sql, false))
+    this.#guard.compile(sql)
     return new GuardedStatement(this.#guard, sql)
   }
 
@@ -138,25 +143,39 @@ class GuardedIterator implements IterableIterator<SqliteRow> {
   }
 }
 
-const guards = new WeakMap<object, Guard>()
-
 /** The connection behind a handler's `db`, when `db` is one. @throws `SCOPE_DEAD` after its callback */
 export function connectionOfGuarded(db: object): Connection | undefined {
-  const guard = guards.get(db)
+  const guard = GuardedDb.guardOf(db)
   guard?.alive()
   return guard?.connection
 }
 
-/** The handler's savepoint costs nothing here, so each scope has one, whether `raw` is used or not. */
+class GuardedScope implements DbScope<SqliteDb> {
+  readonly db: GuardedDb
+  readonly #guard: Guard
+
+  constructor(guard: Guard) {
+    this.#guard = guard
+    this.db = new GuardedDb(guard)
+  }
+
+  /** Bound when it is asked for: it may be taken out of the scope, and few callbacks want it. */
+  get savepoint(): DbScope<SqliteDb>['savepoint'] {
+    return (fn) => this.#guard.savepoint(fn)
+  }
+
+  own<T>(work: () => T): T {
+    return this.#guard.own(work)
+  }
+
+  close(outcome: 'returned' | 'threw'): void {
+    this.#guard.close(outcome)
+  }
+}
+
+/** The handler's savepoint costs next to nothing here, so each scope has one, whether `raw` is used or not. */
 export function openScope(connection: Connection, rules: ScopeRules): DbScope<SqliteDb> {
   const guard = new Guard(connection, rules)
   guard.open()
-  const db = new GuardedDb(guard)
-  guards.set(db, guard)
-  return {
-    db,
-    savepoint: (fn) => guard.savepoint(fn),
-    own: (work) => guard.own(work),
-    close: (outcome) => guard.close(outcome),
-  }
+  return new GuardedScope(guard)
 }

@@ -52,17 +52,15 @@ export class SqliteTx implements Tx<SqliteDb> {
   }
 
   savepoint(name: string): void {
-    // Outside a transaction SQLite would open one by itself here.
-    if (!this.#connection.inTransaction) throw lost()
-    this.#connection.control(savepointSql(name).open)
+    this.#connection.openSavepoint(savepointSql(name).open)
   }
 
   release(name: string): void {
-    this.#connection.control(savepointSql(name).release)
+    this.#connection.savepoint(savepointSql(name).release)
   }
 
   rollbackTo(name: string): void {
-    this.#connection.control(savepointSql(name).rollbackTo)
+    this.#connection.savepoint(savepointSql(name).rollbackTo)
   }
 
   openScope(rules: ScopeRules): DbScope<SqliteDb> {
