@@ -33,8 +33,11 @@ interface Program {
 }
 
 function run(example: string, env: Readonly<Record<string, string>>): Program {
+  return start(example.endsWith('.cjs') ? [example] : [JITI, example], env)
+}
+
+function start(args: readonly string[], env: Readonly<Record<string, string>>): Program {
   requireDist()
-  const args = example.endsWith('.cjs') ? [example] : [JITI, example]
   const child = spawn(process.execPath, args, {
     cwd: join(ROOT, 'examples'),
     env: { ...process.env, ...env },
@@ -189,5 +192,19 @@ describe('examples on SQLite', () => {
     expect(program.output()).toBe('done\nduplicate\n')
     expect(db.prepare('SELECT account, amount FROM balances').all()).toEqual([{ account: 'bob', amount: 5 }])
     db.close()
+  })
+})
+
+describe('examples/leaderboard', () => {
+  test('its sums are those of a clean run, whatever fails meanwhile', async () => {
+    const main = join(ROOT, 'dist', 'app', 'cli', 'main.js')
+    // Seed 17 once wrote the changes of one block in two commits, below a cursor that was moved back.
+    const flags = ['simulate', '--config', 'leaderboard/tidemark.config.ts', '--seeds', '25', '--from', '1']
+    const program = start([main, ...flags], {
+      RPC_URL: 'http://127.0.0.1:1',
+      DATABASE: join(tmpdir(), 'leaderboard.db'),
+    })
+    expect(await program.exit(), program.output()).toBe(0)
+    expect(program.output()).toMatch(/^25 seeds, .* your tables are those of a clean run, each time\.$/m)
   })
 })

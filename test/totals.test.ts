@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { decodeInt256, totals, watch } from '../src/store/sqlite/index.ts'
+import { encodeChanges } from '../src/managed/changes.ts'
+import { decodeInt256, encodeInt256, totals, watch } from '../src/store/sqlite/index.ts'
 import { type FakeChain, fakeChain, testAddress } from '../src/testkit/index.ts'
 import { Harness, type HarnessOptions } from './support/harness.ts'
 import { ALICE, BANK, BOB, pay, TOKEN, TRANSFER_EVENT } from './support/ledger.ts'
@@ -138,6 +139,36 @@ test('what the final stage adds stays, and what is final in the commit that appl
     chain.mine([pay('T3', 1)])
     await h.settle()
     expect([sumsOf(h), sumsOf(h, 'paid'), keptRows(h)]).toEqual([{ [BOB]: [13n, 3] }, { [BOB]: [12n, 2] }, 1])
+  })
+})
+
+test('a block that shows another event below a cursor that was moved back is taken back with both', async () => {
+  const chain = chainOf([pay('T1', 5), pay('T2', 7)])
+  await withHarness({ chain, watchers: { ledger } }, async (h) => {
+    await h.settle()
+    // The second transfer as if it had not been there: neither mark nor effect nor kept change of it.
+    h.sql((db) => {
+      db.exec(
+        'DELETE FROM tidemark_processed_events WHERE log_index = 1; UPDATE tidemark_watchers SET cursor_block = NULL, cursor_hash = NULL, applied = 1',
+      )
+      const one = (amount: string, additions: number) =>
+        `amount = '${amount}', transfers = ${additions}, tidemark_additions = ${additions}`
+      db.exec(`UPDATE balances SET ${one(encodeInt256(-5n), 1)} WHERE account = '${BANK}'`)
+      db.exec(`UPDATE balances SET ${one(encodeInt256(5n), 1)} WHERE account = '${BOB}'`)
+      const change = (account: string, amount: bigint) => ({
+        key: { account },
+        add: { amount, transfers: 1n },
+        additions: 1,
+      })
+      const text = encodeChanges([change(BANK, -5n), change(BOB, 5n)])
+      db.prepare('UPDATE tidemark_total_changes SET changes = ?').run(text)
+    })
+    await h.restart()
+    await h.settle()
+    expect(sumsOf(h)).toEqual({ [BANK]: [-12n, 2], [BOB]: [12n, 2] })
+    chain.reorg(1, { reinclude: 'none' })
+    await h.settle()
+    expect([sumsOf(h), keptRows(h)]).toEqual([{}, 0])
   })
 })
 

@@ -56,13 +56,16 @@ export function negated({ key, add, additions }: TotalChange): TotalChange {
   return { key, add: taken, additions: -additions }
 }
 
+/** One line: JSON writes a line break inside a text as an escape. */
 export function encodeChanges(changes: readonly TotalChange[]): string {
   return encodeValue(changes)
 }
 
-/** @throws {TypeError | SyntaxError} when `text` is not what `encodeChanges` writes */
+/** @throws {TypeError | SyntaxError} when a line of `text` is not what `encodeChanges` writes */
 export function decodeChanges(text: string): TotalChange[] {
-  const changes = decodeValue(text)
-  invariant(Array.isArray(changes), 'kept totals must be a list')
-  return changes as TotalChange[]
+  return text.split('\n').flatMap((line) => {
+    const changes = decodeValue(line)
+    invariant(Array.isArray(changes), 'a line of kept changes must be a list')
+    return changes as TotalChange[]
+  })
 }

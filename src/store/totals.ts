@@ -22,7 +22,7 @@ export interface TotalChange {
   readonly additions: number
 }
 
-/** The changes of one block, as text, while they may be taken back. */
+/** The changes of one block, as lines of text, while they may be taken back. */
 export interface KeptTotals {
   readonly blockNumber: BlockNumber
   readonly changes: string
@@ -39,6 +39,10 @@ export interface TotalsPort {
    * @throws {TidemarkError} `MANAGED_OVERFLOW` when a sum does not fit, `MANAGED_REFUSED` when a constraint refuses it
    */
   add(table: TotalsTable, changes: readonly TotalChange[]): Maybe<void>
+  /**
+   * A block of which changes are kept already gets these besides, on a line of their own: below a cursor that was moved back by
+   * hand a block may show an event that it did not show before.
+   */
   keep(watcher: number, table: string, kept: readonly KeptTotals[]): Maybe<void>
   /** What was kept of blocks above `block`. */
   keptAbove(watcher: number, table: string, block: BlockNumber | -1): Maybe<readonly KeptTotals[]>

@@ -11,7 +11,8 @@ import { isConstraint } from './sqlite-errors.ts'
 import { int, readBlock, readNumber, readText, text } from './values.ts'
 
 const KEEP = `
-  INSERT INTO tidemark_total_changes (watcher, table_name, block_number, changes) VALUES (?, ?, ?, ?)`
+  INSERT INTO tidemark_total_changes (watcher, table_name, block_number, changes) VALUES (?, ?, ?, ?)
+  ON CONFLICT (watcher, table_name, block_number) DO UPDATE SET changes = changes || char(10) || excluded.changes`
 const KEPT = `
   SELECT block_number, changes FROM tidemark_total_changes
   WHERE watcher = ? AND table_name = ? AND block_number > ? ORDER BY block_number`

@@ -36,6 +36,18 @@ async function sumsAfter<Db>(store: Store<Db>, ...commits: readonly TotalChange[
 
 const keptCases: readonly ContractCase[] = [
   {
+    name: 'a block that has changes already gets more on a line of their own',
+    async run({ store }) {
+      const kept = await store.transact(function* (tx: Tx) {
+        const keep = (changes: string) => wait(tx.totals.keep(1, 'a', [{ blockNumber: number(5), changes }]))
+        yield* keep('one')
+        yield* keep('two')
+        return yield* wait(tx.totals.keptAbove(1, 'a', -1))
+      })
+      assert.deepEqual(kept, [{ blockNumber: number(5), changes: 'one\ntwo' }])
+    },
+  },
+  {
     name: 'changes of totals are kept by watcher, table and block, and go from both ends',
     async run({ store }) {
       const found = await store.transact(function* (tx: Tx) {
