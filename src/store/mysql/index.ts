@@ -2,6 +2,14 @@ import { defineWatch, type Watch } from '../../handle/watch.ts'
 import type { MysqlDb } from './scope.ts'
 
 export { type RowsApi, type RowsDefinition, rows } from '../../managed/rows.ts'
+export {
+  type TotalKey,
+  type TotalSums,
+  type TotalsApi,
+  type TotalsDefinition,
+  type TotalsOptions,
+  totals,
+} from '../../managed/totals.ts'
 export { decodeInt256, decodeUint256, encodeInt256, encodeUint256 } from '../amounts.ts'
 export type { MysqlPool } from './driver.ts'
 export { type KyselyConnection, type KyselyPool, type KyselyResult, kyselyPool } from './kysely-pool.ts'

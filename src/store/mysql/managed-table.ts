@@ -1,5 +1,6 @@
 import { TidemarkError } from '../../errors.ts'
 import type { ColumnType, ManagedTable } from '../store.ts'
+import type { Session } from './session.ts'
 import { type Row, readNumberOrNull, readText, readTextOrNull } from './values.ts'
 
 /** The columns that tie a row to the event that made it; the key leads with them, so undo is a range of it. */
@@ -11,7 +12,7 @@ const KEY_COLUMNS = {
 } as const
 
 /** The SQL type of each kind of column. Amounts are text of a fixed width: DECIMAL ends at 65 digits, 2^256 − 1 has 78. */
-const SQL_TYPE: Readonly<Record<ColumnType, string>> = {
+export const SQL_TYPE: Readonly<Record<ColumnType, string>> = {
   text: 'LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin',
   integer: 'BIGINT',
   bytes: 'LONGBLOB',
@@ -21,15 +22,16 @@ const SQL_TYPE: Readonly<Record<ColumnType, string>> = {
 }
 
 /** A column as `information_schema.COLUMNS` shows it. */
-interface Column {
+export interface Column {
   readonly type: string
   readonly length: number | null
   readonly charset: string | null
+  readonly collation: string | null
 }
 
 const WHOLE = new Set(['tinyint', 'smallint', 'mediumint', 'int', 'bigint'])
-const TEXTS = new Set(['varchar', 'tinytext', 'text', 'mediumtext', 'longtext'])
-const BYTES = new Set(['varbinary', 'tinyblob', 'blob', 'mediumblob', 'longblob'])
+export const TEXTS = new Set(['varchar', 'tinytext', 'text', 'mediumtext', 'longtext'])
+export const BYTES = new Set(['varbinary', 'tinyblob', 'blob', 'mediumblob', 'longblob'])
 
 function keepsDigits({ type, length }: Column): boolean {
   return TEXTS.has(type) ? (length ?? 0) >= 78 : type === 'char' && length === 78
@@ -39,7 +41,7 @@ function keepsDigits({ type, length }: Column): boolean {
  * Which columns keep a value as it is, or refuse it in strict mode. CHAR drops spaces at the end, BINARY fills up with
  * zeros, a text column of another character set has no room for every character.
  */
-const KEEPS: Readonly<Record<ColumnType, (column: Column) => boolean>> = {
+export const KEEPS: Readonly<Record<ColumnType, (column: Column) => boolean>> = {
   text: ({ type, charset }) => TEXTS.has(type) && charset === 'utf8mb4',
   integer: ({ type }) => WHOLE.has(type),
   bytes: ({ type }) => BYTES.has(type),
@@ -50,13 +52,23 @@ const KEEPS: Readonly<Record<ColumnType, (column: Column) => boolean>> = {
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
 
-export function mismatch(table: ManagedTable, sentence: string, values: Record<string, unknown> = {}): TidemarkError {
+/** A column that a managed table needs, and what columns of the user's do for it. */
+export interface Wanted {
+  readonly name: string
+  readonly type: string
+  keeps(column: Column): boolean
+}
+
+interface Named {
+  readonly table: string
+}
+
+export function mismatch(table: Named, sentence: string, values: Record<string, unknown> = {}): TidemarkError {
   return new TidemarkError('STORE_TABLE_MISMATCH', sentence, { values: { table: table.table, ...values } })
 }
 
 /** Names are written into SQL, so they are held to letters, digits and underscores, and quoted all the same. */
-export function checkNames(table: ManagedTable, prefix: string): void {
-  const columns = Object.keys(table.columns)
+export function checkNames(table: Named, columns: readonly string[], prefix: string): void {
   const odd = [table.table, ...columns].find((name) => !NAME.test(name))
   if (odd !== undefined)
     throw mismatch(table, 'A name may hold letters, digits and underscores only, at most 63', {
@@ -93,7 +105,12 @@ export function deleteAboveSql(table: ManagedTable): string {
 
 function readColumn(row: Row): [name: string, column: Column] {
   const length = readNumberOrNull(row, 'length')
-  const column = { type: readText(row, 'type').toLowerCase(), length, charset: readTextOrNull(row, 'charset') }
+  const column = {
+    type: readText(row, 'type').toLowerCase(),
+    length,
+    charset: readTextOrNull(row, 'charset'),
+    collation: readTextOrNull(row, 'collation'),
+  }
   return [readText(row, 'name').toLowerCase(), column]
 }
 
@@ -102,15 +119,18 @@ function keepsKey(name: keyof typeof KEY_COLUMNS, { type, length }: Column): boo
   return type === 'bigint'
 }
 
-/** @throws {TidemarkError} `STORE_TABLE_MISMATCH` when a column is missing, or would change what is put in */
-export function checkColumns(table: ManagedTable, rows: readonly Row[]): void {
-  const found = new Map(rows.map(readColumn))
-  const wanted = [
+export function wantedColumns(table: ManagedTable): Wanted[] {
+  return [
     ...Object.entries(KEY_COLUMNS).map(([name, type]) => {
       return { name, type, keeps: (one: Column) => keepsKey(name as keyof typeof KEY_COLUMNS, one) }
     }),
     ...Object.entries(table.columns).map(([name, type]) => ({ name, type: SQL_TYPE[type], keeps: KEEPS[type] })),
   ]
+}
+
+/** @throws {TidemarkError} `STORE_TABLE_MISMATCH` when a column is missing, or would change what is put in */
+function checkColumns(table: Named, wanted: readonly Wanted[], rows: readonly Row[]): void {
+  const found = new Map(rows.map(readColumn))
   const missing = wanted.filter(({ name }) => !found.has(name.toLowerCase()))
   if (missing.length > 0) {
     throw mismatch(table, 'The table lacks columns', { missing: missing.map(({ name, type }) => `${name} ${type}`) })
@@ -121,4 +141,49 @@ export function checkColumns(table: ManagedTable, rows: readonly Row[]): void {
       expected: wrong.map(({ name, type }) => `${name} ${type}`),
     })
   }
+}
+
+/** Runs DDL where it can end nobody's transaction: on a connection of its own. */
+export type RunDdl = (sql: string) => Promise<void>
+
+const KIND = `
+  SELECT TABLE_TYPE AS type, ENGINE AS engine FROM information_schema.TABLES
+  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`
+const COLUMNS = `
+  SELECT COLUMN_NAME AS name, DATA_TYPE AS type, CHARACTER_MAXIMUM_LENGTH AS length, CHARACTER_SET_NAME AS charset,
+    COLLATION_NAME AS collation
+  FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`
+const KEY = `
+  SELECT COLUMN_NAME AS name FROM information_schema.KEY_COLUMN_USAGE
+  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND CONSTRAINT_NAME = 'PRIMARY'`
+
+/**
+ * The table is made on another connection, and stays when this transaction is rolled back: DDL commits by itself here.
+ * @param key columns that must be the primary key, where that matters
+ */
+export async function findOrMake(
+  session: Session,
+  ddl: RunDdl,
+  table: Named,
+  needed: { readonly createSql: string; readonly wanted: readonly Wanted[]; readonly key?: readonly string[] },
+): Promise<void> {
+  const before = await session.get(KIND, table.table)
+  if (!before) await ddl(needed.createSql)
+  const found = before ?? (await session.get(KIND, table.table)) ?? {}
+  if (readText(found, 'type') !== 'BASE TABLE') throw mismatch(table, 'The name belongs to a view')
+  if (readTextOrNull(found, 'engine') !== 'InnoDB') {
+    throw mismatch(table, 'The engine of the table has no transactions', { expected: 'InnoDB' })
+  }
+  checkColumns(table, needed.wanted, await session.all(COLUMNS, table.table))
+  if (!needed.key) return
+  const primary = (await session.all(KEY, table.table)).map((row) => readText(row, 'name').toLowerCase())
+  if (
+    primary.sort().join() ===
+    needed.key
+      .map((name) => name.toLowerCase())
+      .sort()
+      .join()
+  )
+    return
+  throw mismatch(table, 'The primary key of the table must be the columns of the key', { expected: needed.key })
 }

@@ -2,21 +2,19 @@ import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
 import { chunks, type SqlRows, type SqlValue } from './literals.ts'
-import { checkColumns, checkNames, createSql, deleteAboveSql, insertSql, mismatch } from './managed-table.ts'
+import {
+  checkNames,
+  createSql,
+  deleteAboveSql,
+  findOrMake,
+  insertSql,
+  type RunDdl,
+  wantedColumns,
+} from './managed-table.ts'
 import { encodeManaged } from './managed-values.ts'
 import { isConstraint } from './mysql-errors.ts'
 import type { Session } from './session.ts'
-import { blob, readText, readTextOrNull } from './values.ts'
-
-/** Runs DDL where it can end nobody's transaction: on a connection of its own. */
-export type RunDdl = (sql: string) => Promise<void>
-
-const KIND = `
-  SELECT TABLE_TYPE AS type, ENGINE AS engine FROM information_schema.TABLES
-  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`
-const COLUMNS = `
-  SELECT COLUMN_NAME AS name, DATA_TYPE AS type, CHARACTER_MAXIMUM_LENGTH AS length, CHARACTER_SET_NAME AS charset
-  FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`
+import { blob } from './values.ts'
 
 /** A constraint that the user put on the table: permanent, and of the event that wrote the row. */
 function refused(table: ManagedTable, block: unknown, error: unknown): unknown {
@@ -36,17 +34,10 @@ export class MysqlManaged implements ManagedPort {
     this.#ddl = ddl
   }
 
-  /** The table is made on another connection, and stays when this transaction is rolled back: DDL commits by itself here. */
   async ensureTable(table: ManagedTable): Promise<void> {
-    checkNames(table, this.#session.names.prefix)
-    const before = await this.#session.get(KIND, table.table)
-    if (!before) await this.#ddl(createSql(table))
-    const found = before ?? (await this.#session.get(KIND, table.table)) ?? {}
-    if (readText(found, 'type') !== 'BASE TABLE') throw mismatch(table, 'The name belongs to a view')
-    if (readTextOrNull(found, 'engine') !== 'InnoDB') {
-      throw mismatch(table, 'The engine of the table has no transactions', { expected: 'InnoDB' })
-    }
-    checkColumns(table, await this.#session.all(COLUMNS, table.table))
+    checkNames(table, Object.keys(table.columns), this.#session.names.prefix)
+    const needed = { createSql: createSql(table), wanted: wantedColumns(table) }
+    await findOrMake(this.#session, this.#ddl, table, needed)
   }
 
   async insertRows(table: ManagedTable, watcher: number, rows: readonly ManagedRow[]): Promise<void> {

@@ -193,8 +193,20 @@ const FIRST_TABLES = [
   ),
 ]
 
+const TOTAL_CHANGES = [
+  table(
+    'total_changes',
+    `  watcher BIGINT NOT NULL,
+  table_name VARBINARY(255) NOT NULL,
+  block_number BIGINT NOT NULL,
+  changes LONGTEXT NOT NULL,
+  PRIMARY KEY (watcher, table_name, block_number)`,
+  ),
+]
+
 export const migrations: readonly Migration[] = [
   { number: 1, name: 'first tables', kind: 'breaking', sql: FIRST_TABLES },
+  { number: 2, name: 'changes of totals', kind: 'safe while running', sql: TOTAL_CHANGES },
 ]
 
 /** Made apart from the numbered steps: it holds their number. */

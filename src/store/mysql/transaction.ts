@@ -10,7 +10,8 @@ import { onClient } from './executors.ts'
 import type { Ground } from './guard.ts'
 import { MysqlHandled } from './handled.ts'
 import { MysqlKept } from './kept.ts'
-import { MysqlManaged, type RunDdl } from './managed.ts'
+import { MysqlManaged } from './managed.ts'
+import type { RunDdl } from './managed-table.ts'
 import { MysqlMarks } from './marks.ts'
 import { MysqlMeta } from './meta.ts'
 import { commitError, storeError } from './mysql-errors.ts'
@@ -18,6 +19,7 @@ import type { Names } from './names.ts'
 import { type MysqlDb, openScope } from './scope.ts'
 import { Session, type SessionKind, savepointName } from './session.ts'
 import { borrow, type Dialect, giveBack, type Limits } from './settings.ts'
+import { MysqlTotals } from './totals.ts'
 import { MysqlTrail } from './trail.ts'
 
 /** The ports on one transaction. */
@@ -28,6 +30,7 @@ export class MysqlTx implements Tx<MysqlDb> {
   readonly kept: MysqlKept
   readonly commits: MysqlCommits
   readonly managed: MysqlManaged
+  readonly totals: MysqlTotals
   readonly handled: MysqlHandled
   readonly audit: MysqlAudit
   readonly meta: MysqlMeta
@@ -45,6 +48,7 @@ export class MysqlTx implements Tx<MysqlDb> {
     this.kept = new MysqlKept(session)
     this.commits = new MysqlCommits(session)
     this.managed = new MysqlManaged(session, ddl)
+    this.totals = new MysqlTotals(session, ddl)
     this.handled = new MysqlHandled(session)
     this.audit = new MysqlAudit(session)
     this.meta = new MysqlMeta(session)

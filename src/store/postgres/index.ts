@@ -2,6 +2,14 @@ import { defineWatch, type Watch } from '../../handle/watch.ts'
 import type { PgDb } from './scope.ts'
 
 export { type RowsApi, type RowsDefinition, rows } from '../../managed/rows.ts'
+export {
+  type TotalKey,
+  type TotalSums,
+  type TotalsApi,
+  type TotalsDefinition,
+  type TotalsOptions,
+  totals,
+} from '../../managed/totals.ts'
 export type {
   PgClientLike,
   PgField,

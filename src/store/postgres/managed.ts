@@ -1,10 +1,11 @@
 import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
-import type { ColumnType, ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
+import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
 import type { Connection } from './connection.ts'
+import { type Column, findOrMake, nameOf, quote, SQL_TYPE } from './managed-tables.ts'
 import { encodeManaged } from './managed-values.ts'
 import { isConstraint } from './pg-errors.ts'
-import { blob, int, readNumber, readText, readTextOrNull } from './values.ts'
+import { blob, int } from './values.ts'
 
 /** The columns that tie a row to the event that made it; the key leads with them, so undo is a range of it. */
 const KEY_COLUMNS = {
@@ -14,55 +15,13 @@ const KEY_COLUMNS = {
   tidemark_ordinal: 'bigint',
 } as const
 
-/** The SQL type of each kind of column. 2^256 − 1 has 78 digits. */
-const SQL_TYPE: Readonly<Record<ColumnType, string>> = {
-  text: 'text',
-  integer: 'bigint',
-  bytes: 'bytea',
-  boolean: 'boolean',
-  uint256: 'numeric(78,0)',
-  int256: 'numeric(78,0)',
-}
-
-/** Types of a table of the user's that keep a value as it is. A narrower one refuses values or, as `char(n)`, pads them. */
-const KEEPS: Readonly<Record<string, RegExp>> = {
-  text: /^(text|character varying(\(\d+\))?)$/,
-  integer: /^(integer|bigint|numeric)$/,
-  bigint: /^(bigint|numeric)$/,
-  bytea: /^bytea$/,
-  boolean: /^boolean$/,
-  'numeric(78,0)': /^numeric(\((7[89]|[89]\d|\d{3,4}),0\))?$/,
-}
-
-const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
 /** Rows of one statement. */
 const CHUNK = 5_000
 const SAVEPOINT = 'tidemark_rows'
 
-function mismatch(table: ManagedTable, sentence: string, values: Record<string, unknown> = {}): TidemarkError {
-  return new TidemarkError('STORE_TABLE_MISMATCH', sentence, { values: { table: table.table, ...values } })
-}
-
-/** Names are written into SQL, so they are held to letters, digits and underscores, and quoted all the same. */
-function checkNames(table: ManagedTable): void {
-  const columns = Object.keys(table.columns)
-  const odd = [table.table, ...columns].find((name) => !NAME.test(name))
-  if (odd !== undefined)
-    throw mismatch(table, 'A name may hold letters, digits and underscores only, at most 63', {
-      name: odd.slice(0, 80),
-    })
-  if (/^(tidemark|pg)_/i.test(table.table)) throw mismatch(table, 'Names that begin with tidemark_ or pg_ are taken')
-  const own = columns.find((name) => /^tidemark_/i.test(name))
-  if (own !== undefined) throw mismatch(table, 'Column names that begin with tidemark_ are taken', { column: own })
-}
-
-function quote(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`
-}
-
 /** Every column of the table with its SQL type, Tidemark's four first. */
-function allColumns(table: ManagedTable): [name: string, type: string][] {
-  const own = Object.entries(table.columns).map(([name, type]): [string, string] => [name, SQL_TYPE[type]])
+function allColumns(table: ManagedTable): Column[] {
+  const own = Object.entries(table.columns).map(([name, type]): Column => [name, SQL_TYPE[type]])
   return [...Object.entries(KEY_COLUMNS), ...own]
 }
 
@@ -90,23 +49,9 @@ function refused(table: ManagedTable, block: BlockNumber | undefined, error: unk
 
 const isRefused = (error: unknown): boolean => isConstraint(TidemarkError.is(error) ? error.cause : error)
 
-const FOUND = `
-  SELECT pg_class.oid::bigint AS oid, relkind::text AS kind, obj_description(pg_class.oid, 'pg_class') AS comment,
-    relnamespace::regnamespace::text AS schema
-  FROM pg_class WHERE pg_class.oid = to_regclass($1::text)`
-const COLUMNS = `
-  SELECT attname::text AS name, format_type(atttypid, atttypmod) AS type FROM pg_attribute
-  WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped`
-
-/** Says to which environment a table belongs; watchers of two are numbered alike, and would undo each other's rows. */
-const ownerOf = (schema: string): string => `Rows of Tidemark, schema ${schema}`
-
 type Bound = readonly unknown[]
 
-/**
- * Tables of `rows()`: Tidemark's own, or the user's with Tidemark's four columns added. Found, or made, by the search path
- * when the watcher is opened, and named with their schema from then on: a handler may change the path for itself.
- */
+/** Tables of `rows()`: Tidemark's own, or the user's with Tidemark's four columns added. */
 export class PgManaged implements ManagedPort {
   readonly #connection: Connection
 
@@ -114,18 +59,12 @@ export class PgManaged implements ManagedPort {
     this.#connection = connection
   }
 
-  async ensureTable(table: ManagedTable): Promise<void> {
-    checkNames(table)
-    const found = await this.#connection.get(FOUND, quote(table.table))
-    if (!found) return this.#create(table)
-    const owner = ownerOf(this.#connection.place.schema)
-    if (!['r', 'p'].includes(readText(found, 'kind'))) throw mismatch(table, 'The name belongs to a view or an index')
-    const comment = readTextOrNull(found, 'comment')
-    if (comment?.startsWith(ownerOf('')) && comment !== owner) {
-      throw mismatch(table, 'The table belongs to another environment on this database')
-    }
-    await this.#checkColumns(table, readNumber(found, 'oid'))
-    this.#connection.place.managed.set(table.table, `${readText(found, 'schema')}.${quote(table.table)}`)
+  ensureTable(table: ManagedTable): Promise<void> {
+    return findOrMake(this.#connection, {
+      table: table.table,
+      columns: allColumns(table),
+      createSql: (name) => createSql(table, name),
+    })
   }
 
   async insertRows(table: ManagedTable, watcher: number, rows: readonly ManagedRow[]): Promise<void> {
@@ -138,22 +77,8 @@ export class PgManaged implements ManagedPort {
   }
 
   async deleteRowsAbove(table: ManagedTable, watcher: number, block: BlockNumber | -1): Promise<number> {
-    const sql = `DELETE FROM ${this.#nameOf(table)} WHERE tidemark_watcher = $1::int AND tidemark_block > $2::bigint`
+    const sql = `DELETE FROM ${nameOf(this.#connection, table.table)} WHERE tidemark_watcher = $1::int AND tidemark_block > $2::bigint`
     return this.#connection.run(sql, int(watcher), int(block))
-  }
-
-  #nameOf({ table }: ManagedTable): string {
-    return this.#connection.place.managed.get(table) ?? quote(table)
-  }
-
-  async #create(table: ManagedTable): Promise<void> {
-    const current = await this.#connection.get('SELECT quote_ident(current_schema()) AS schema')
-    const schema = readTextOrNull(current ?? {}, 'schema')
-    if (schema === null) throw mismatch(table, 'The search path names no schema in which the table could be made')
-    const name = `${schema}.${quote(table.table)}`
-    await this.#connection.run(createSql(table, name))
-    await this.#connection.run(`COMMENT ON TABLE ${name} IS '${ownerOf(this.#connection.place.schema)}'`)
-    this.#connection.place.managed.set(table.table, name)
   }
 
   /** One row needs no savepoint: which row it was is known. */
@@ -185,21 +110,6 @@ export class PgManaged implements ManagedPort {
 
   async #send(table: ManagedTable, rows: readonly Bound[]): Promise<void> {
     const columns = allColumns(table).map((_, i) => rows.map((row) => row[i]))
-    await this.#connection.run(insertSql(table, this.#nameOf(table)), ...columns)
-  }
-
-  async #checkColumns(table: ManagedTable, oid: number): Promise<void> {
-    const rows = await this.#connection.all(COLUMNS, oid)
-    const found = new Map(rows.map((row) => [readText(row, 'name'), readText(row, 'type')]))
-    const missing = allColumns(table).filter(([name]) => !found.has(name))
-    if (missing.length > 0) {
-      throw mismatch(table, 'The table lacks columns', { missing: missing.map(([name, type]) => `${name} ${type}`) })
-    }
-    const wrong = allColumns(table).filter(([name, type]) => !KEEPS[type]?.test(found.get(name) ?? ''))
-    if (wrong.length > 0) {
-      throw mismatch(table, 'Columns of the table would change values', {
-        expected: wrong.map(([name, type]) => `${name} ${type}`),
-      })
-    }
+    await this.#connection.run(insertSql(table, nameOf(this.#connection, table.table)), ...columns)
   }
 }

@@ -168,8 +168,19 @@ CREATE TABLE tidemark.leases (
 );
 `
 
+const TOTAL_CHANGES = `
+CREATE TABLE tidemark.total_changes (
+  watcher integer NOT NULL,
+  table_name text COLLATE "C" NOT NULL,
+  block_number bigint NOT NULL,
+  changes text NOT NULL,
+  PRIMARY KEY (watcher, table_name, block_number)
+);
+`
+
 export const migrations: readonly Migration[] = [
   { number: 1, name: 'first tables', kind: 'breaking', sql: FIRST_TABLES },
+  { number: 2, name: 'changes of totals', kind: 'safe while running', sql: TOTAL_CHANGES },
 ]
 
 export const SCHEMA_SQL = 'CREATE SCHEMA tidemark;\n'

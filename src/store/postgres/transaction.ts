@@ -15,6 +15,7 @@ import { isConstraint, LostConnection, saysRolledBack, storeError } from './pg-e
 import type { Place } from './place.ts'
 import { openScope, type PgDb } from './scope.ts'
 import type { Session } from './session.ts'
+import { PgTotals } from './totals.ts'
 import { PgTrail } from './trail.ts'
 
 /** The ports on one transaction: Tidemark's own, or one that the application opened. */
@@ -25,6 +26,7 @@ export class PgTx implements Tx<PgDb> {
   readonly kept: PgKept
   readonly commits: PgCommits
   readonly managed: PgManaged
+  readonly totals: PgTotals
   readonly handled: PgHandled
   readonly audit: PgAudit
   readonly meta: PgMeta
@@ -40,6 +42,7 @@ export class PgTx implements Tx<PgDb> {
     this.kept = new PgKept(connection)
     this.commits = new PgCommits(connection)
     this.managed = new PgManaged(connection)
+    this.totals = new PgTotals(connection)
     this.handled = new PgHandled(connection)
     this.audit = new PgAudit(connection)
     this.meta = new PgMeta(connection)

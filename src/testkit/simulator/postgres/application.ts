@@ -1,7 +1,8 @@
 import type { Watcher } from '../../../handle/watch.ts'
-import { type PgDb, rows, watch } from '../../../store/postgres/index.ts'
+import { type PgDb, rows, totals, watch } from '../../../store/postgres/index.ts'
 import {
   type Application,
+  addSums,
   CHAIN,
   COLUMNS,
   checkPrepared,
@@ -9,6 +10,7 @@ import {
   type Memo,
   preparing,
   rowOf,
+  SUMS,
   type Transfer,
 } from '../application.ts'
 import type { SwarmOptions, WatcherKind } from '../options.ts'
@@ -121,12 +123,16 @@ function managedWatcher(options: SwarmOptions, probe: Probe): Watcher<PgDb> {
     tables: {
       rows: rows({ table: 'managed_rows', columns: COLUMNS }),
       paid: rows({ table: 'managed_paid', columns: COLUMNS }),
+      sums: totals(SUMS),
     },
     undo: 'managed',
     prepare: preparing('managed', probe),
     handle({ event, db, tables, prepared }) {
       checkPrepared('managed', event, prepared, probe)
-      return callAsync(probe, 'managed', 'handle', db, async () => tables.rows.insert(rowOf(event)))
+      return callAsync(probe, 'managed', 'handle', db, async () => {
+        tables.rows.insert(rowOf(event))
+        addSums(tables.sums, event)
+      })
     },
     final({ event, db, tables }) {
       return callAsync(probe, 'managed', 'final', db, async () => tables.paid.insert(rowOf(event)))

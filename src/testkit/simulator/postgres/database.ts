@@ -5,6 +5,7 @@ import { wait } from '../../../util/op.ts'
 import { realWorld } from '../../../util/world.ts'
 import { Random } from '../../random.ts'
 import type { TestWorld } from '../../test-world.ts'
+import { SUMS } from '../application.ts'
 import type { SimulatedDatabase } from '../backend.ts'
 import type { SwarmOptions } from '../options.ts'
 import type { PlannedAction } from '../plan.ts'
@@ -78,6 +79,7 @@ export class PgDatabase implements SimulatedDatabase {
       await store.migrate('auto')
       await store.transact(function* (tx) {
         for (const table of MANAGED) yield* wait(tx.managed.ensureTable(table))
+        yield* wait(tx.totals.ensureTable(SUMS))
       })
       await this.#query(SCHEMA)
     } finally {

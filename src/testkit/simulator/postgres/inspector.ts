@@ -6,6 +6,7 @@ import {
   type RawWatcher,
   type RowLine,
   stateOf,
+  type TotalLine,
   type WatcherState,
   type WatcherTables,
 } from '../inspector.ts'
@@ -18,7 +19,8 @@ const effectsOf = (name: string) => `
     block_number || '/' || block_hash || '/' || transaction_hash || '/' || log_index AS place
   FROM ${name}_ledger ORDER BY n`
 const managedOf = (table: string) => `
-  SELECT tidemark_block AS block, encode(tidemark_event, 'hex') AS stable, tidemark_ordinal AS ordinal, block AS hash, sender, receiver
+  SELECT tidemark_block AS block, encode(tidemark_event, 'hex') AS stable, tidemark_ordinal AS ordinal, block AS hash, sender, receiver,
+    amount::bigint AS amount
   FROM ${table} ORDER BY tidemark_block, tidemark_event, tidemark_ordinal`
 
 const own = OWN_KINDS.flatMap((kind) => [
@@ -53,6 +55,11 @@ const READ = `SELECT json_build_object(
     `SELECT watcher, from_block AS first, to_block AS last, events, encode(digest, 'hex') AS digest
     FROM tidemark.commits ORDER BY watcher, from_block`,
   )},
+  ${list('sums', 'SELECT account, amount::bigint AS amount, tidemark_additions AS additions FROM managed_sums ORDER BY account')},
+  ${list(
+    'changes',
+    "SELECT watcher, block_number AS block FROM tidemark.total_changes WHERE table_name = 'managed_sums' ORDER BY watcher, block_number",
+  )},
   ${list('chains', 'SELECT chain_id AS id FROM tidemark.chains')},
   ${['undo_rows', 'managed_rows', 'managed_paid'].map((table) => list(table, managedOf(table))).join(',\n  ')},
   ${own.join(',\n  ')}
@@ -74,6 +81,8 @@ interface Everything {
   readonly kept: readonly OfWatcher<{ readonly block: number }>[]
   readonly trail: readonly OfWatcher<{ readonly block: number; readonly hash: string }>[]
   readonly commits: readonly OfWatcher<CommitLine>[]
+  readonly sums: readonly TotalLine[]
+  readonly changes: readonly OfWatcher<{ readonly block: number }>[]
   readonly chains: readonly unknown[]
 }
 
@@ -88,7 +97,17 @@ export interface Version {
 /** @param name prepares it under this name */
 export type Query = (text: string, values?: unknown[], name?: string) => Promise<readonly Record<string, unknown>[]>
 
-const NOTHING: Everything = { watchers: [], nonces: [], marks: [], kept: [], trail: [], commits: [], chains: [] }
+const NOTHING: Everything = {
+  watchers: [],
+  nonces: [],
+  marks: [],
+  kept: [],
+  trail: [],
+  commits: [],
+  sums: [],
+  changes: [],
+  chains: [],
+}
 
 /** Reads all tables at once, whenever something may have changed, and answers from what it has read. */
 export class PgInspector implements Inspection {
@@ -159,7 +178,7 @@ export class PgInspector implements Inspection {
   }
 
   tables({ id, kind }: WatcherState): WatcherTables {
-    const { marks, kept, trail, commits } = this.#found
+    const { marks, kept, trail, commits, sums, changes } = this.#found
     const of = <T extends { readonly watcher: number }>(all: readonly T[]) => all.filter((one) => one.watcher === id)
     const table = <T>(name: string) =>
       ((this.#found as unknown as Record<string, readonly T[]>)[name] ?? []) as readonly T[]
@@ -171,6 +190,7 @@ export class PgInspector implements Inspection {
       finals: table<WatcherTables['finals'][number]>(`${kind}_finals`),
       rows: table<RowLine>(`${kind}_rows`),
       paid: table<RowLine>(`${kind}_paid`),
+      totals: kind === 'managed' ? { lines: sums, kept: of(changes).map(({ block }) => block) } : null,
       kept: of(kept).map(({ block }) => block),
       trail: new Map(of(trail).map(({ block, hash }) => [block, hash])),
       commits: of(commits),

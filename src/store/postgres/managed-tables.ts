@@ -1,0 +1,130 @@
+import { TidemarkError } from '../../errors.ts'
+import type { ColumnType } from '../store.ts'
+import type { Connection } from './connection.ts'
+import { readNumber, readText, readTextOrNull } from './values.ts'
+
+/** A column as it is declared. */
+export type Column = readonly [name: string, type: string]
+
+/** The SQL type of each kind of column. 2^256 − 1 has 78 digits. */
+export const SQL_TYPE: Readonly<Record<ColumnType, string>> = {
+  text: 'text',
+  integer: 'bigint',
+  bytes: 'bytea',
+  boolean: 'boolean',
+  uint256: 'numeric(78,0)',
+  int256: 'numeric(78,0)',
+}
+
+/** Types of a table of the user's that keep a value as it is. A narrower one refuses values or, as `char(n)`, pads them. */
+const KEEPS: Readonly<Record<string, RegExp>> = {
+  text: /^(text|character varying(\(\d+\))?)$/,
+  integer: /^(integer|bigint|numeric)$/,
+  bigint: /^(bigint|numeric)$/,
+  bytea: /^bytea$/,
+  boolean: /^boolean$/,
+  'numeric(78,0)': /^numeric(\((7[89]|[89]\d|\d{3,4}),0\))?$/,
+}
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
+export function mismatch(table: string, sentence: string, values: Record<string, unknown> = {}): TidemarkError {
+  return new TidemarkError('STORE_TABLE_MISMATCH', sentence, { values: { table, ...values } })
+}
+
+/** Names are written into SQL, so they are held to letters, digits and underscores, and quoted all the same. */
+export function checkNames(table: string, columns: readonly string[]): void {
+  const odd = [table, ...columns].find((name) => !NAME.test(name))
+  if (odd !== undefined)
+    throw mismatch(table, 'A name may hold letters, digits and underscores only, at most 63', {
+      name: odd.slice(0, 80),
+    })
+  if (/^(tidemark|pg)_/i.test(table)) throw mismatch(table, 'Names that begin with tidemark_ or pg_ are taken')
+  const own = columns.find((name) => /^tidemark_/i.test(name))
+  if (own !== undefined) throw mismatch(table, 'Column names that begin with tidemark_ are taken', { column: own })
+}
+
+export function quote(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
+}
+
+const FOUND = `
+  SELECT pg_class.oid::bigint AS oid, relkind::text AS kind, obj_description(pg_class.oid, 'pg_class') AS comment,
+    relnamespace::regnamespace::text AS schema
+  FROM pg_class WHERE pg_class.oid = to_regclass($1::text)`
+const COLUMNS = `
+  SELECT attname::text AS name, format_type(atttypid, atttypmod) AS type FROM pg_attribute
+  WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped`
+
+/** Says to which environment a table belongs; watchers of two are numbered alike, and would undo each other's rows. */
+const ownerOf = (schema: string): string => `Rows of Tidemark, schema ${schema}`
+
+const KEY = `
+  SELECT attname::text AS name FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
+  WHERE indrelid = $1::bigint::oid AND indisprimary`
+
+export interface Needed {
+  readonly table: string
+  readonly columns: readonly Column[]
+  /** Columns that must be the primary key, where that matters. */
+  readonly key?: readonly string[]
+  /** The statement that makes it, under its name with the schema. */
+  createSql(name: string): string
+}
+
+/**
+ * Finds the table by the search path, and holds it to what is needed, or makes it. It is named with its schema from then on: a
+ * handler may change the path for itself.
+ */
+export async function findOrMake(connection: Connection, needed: Needed): Promise<void> {
+  checkNames(
+    needed.table,
+    needed.columns.map(([name]) => name).filter((name) => !name.startsWith('tidemark_')),
+  )
+  const found = await connection.get(FOUND, quote(needed.table))
+  if (!found) return make(connection, needed)
+  const owner = ownerOf(connection.place.schema)
+  if (!['r', 'p'].includes(readText(found, 'kind')))
+    throw mismatch(needed.table, 'The name belongs to a view or an index')
+  const comment = readTextOrNull(found, 'comment')
+  if (comment?.startsWith(ownerOf('')) && comment !== owner) {
+    throw mismatch(needed.table, 'The table belongs to another environment on this database')
+  }
+  await checkColumns(connection, needed, readNumber(found, 'oid'))
+  connection.place.managed.set(needed.table, `${readText(found, 'schema')}.${quote(needed.table)}`)
+}
+
+export function nameOf(connection: Connection, table: string): string {
+  return connection.place.managed.get(table) ?? quote(table)
+}
+
+async function make(connection: Connection, { table, createSql }: Needed): Promise<void> {
+  const current = await connection.get('SELECT quote_ident(current_schema()) AS schema')
+  const schema = readTextOrNull(current ?? {}, 'schema')
+  if (schema === null) throw mismatch(table, 'The search path names no schema in which the table could be made')
+  const name = `${schema}.${quote(table)}`
+  await connection.run(createSql(name))
+  await connection.run(`COMMENT ON TABLE ${name} IS '${ownerOf(connection.place.schema)}'`)
+  connection.place.managed.set(table, name)
+}
+
+async function checkColumns(connection: Connection, { table, columns, key }: Needed, oid: number): Promise<void> {
+  const rows = await connection.all(COLUMNS, oid)
+  const found = new Map(rows.map((row) => [readText(row, 'name'), readText(row, 'type')]))
+  const missing = columns.filter(([name]) => !found.has(name))
+  if (missing.length > 0) {
+    throw mismatch(table, 'The table lacks columns', { missing: missing.map(([name, type]) => `${name} ${type}`) })
+  }
+  const wrong = columns.filter(([name, type]) => !KEEPS[type]?.test(found.get(name) ?? ''))
+  if (wrong.length > 0) {
+    throw mismatch(table, 'Columns of the table would change values', {
+      expected: wrong.map(([name, type]) => `${name} ${type}`),
+    })
+  }
+  if (key) await checkKey(connection, table, key, oid)
+}
+
+async function checkKey(connection: Connection, table: string, key: readonly string[], oid: number): Promise<void> {
+  const found = (await connection.all(KEY, oid)).map((row) => readText(row, 'name'))
+  if (found.sort().join() === [...key].sort().join()) return
+  throw mismatch(table, 'The primary key of the table must be the columns of the key', { expected: key })
+}
