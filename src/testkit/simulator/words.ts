@@ -45,7 +45,7 @@ function what(action: PlannedAction): string {
     case 'thaw':
       return `process ${action.process} wakes up`
     case 'restore':
-      return `process ${action.process} runs; a copy of the database is made at request ${action.atRequest}, and put back ${action.more} requests later`
+      return `process ${action.process} runs; a copy of the database is made at request ${action.atRequest}, and put back ${action.more} requests later or between two runs`
     case 'violate':
       return 'final blocks are replaced'
   }

@@ -6,6 +6,7 @@ import type { PlannedAction, SharedAction } from '../plan.ts'
 /** Actions that are put into a plan have numbers of their own: those of the plan stay as they are. */
 const FIRST_ID = 1_000
 const RESTORE_ID = 1_100
+const WORK_ID = 1_101
 const PROCESSES_AT_LEAST = 2
 
 /** One process cannot be taken over by anybody. */
@@ -28,13 +29,19 @@ function drawFreeze(random: Random, options: SwarmOptions): Extract<SharedAction
   }
 }
 
+/** What is put back is older only when something was committed meanwhile: blocks that any watcher may act on. */
+function drawWork(random: Random): PlannedAction {
+  const pay = () => ({ kind: 'pay', from: random.int(0, 4), to: random.int(0, 4), value: random.int(1, 9) }) as const
+  return { id: WORK_ID, kind: 'mine', blocks: Array.from({ length: random.int(2, 6) }, () => [[pay()]]) }
+}
+
 function drawRestore(random: Random, options: SwarmOptions): PlannedAction {
   return {
     id: RESTORE_ID,
     kind: 'restore',
     process: random.int(0, processesOf(options) - 1),
-    atRequest: random.int(1, 5),
-    more: random.int(1, 5),
+    atRequest: random.int(1, 3),
+    more: random.int(1, 8),
   }
 }
 
@@ -57,7 +64,10 @@ export function withFreezes(
     ]
   })
   const restore = random.fork('restore')
-  if (restore.chance(0.6)) added.push({ at: restore.int(0, plan.length), action: drawRestore(restore, options) })
+  if (restore.chance(0.6)) {
+    const at = restore.int(0, plan.length)
+    added.push({ at, action: drawWork(restore) }, { at, action: drawRestore(restore, options) })
+  }
   const before = (at: number) => added.filter((one) => one.at === at).map(({ action }) => action)
   const after = added.filter(({ at }) => at >= plan.length).map(({ action }) => action)
   return [...plan.flatMap((action, i) => [...before(i), action]), ...after]
