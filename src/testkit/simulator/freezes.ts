@@ -71,12 +71,14 @@ export class Freezes {
     }
     this.#frozen.set(action.process, run)
     this.#disturb()
+    // By its own clock it still has them.
+    if (action.expires) await this.#driver(action.process).loseLock()
     await clock.sleep(action.ms)
     return `frozen${this.#driver(action.process).frozenInside ? ' in a transaction' : ''}; ${await this.#comes(action)}`
   }
 
   /** Another process comes: what it takes over, it must get in time. */
-  async #comes({ process, other, ms }: Of<'freeze'>): Promise<string> {
+  async #comes({ process, other, ms, expires }: Of<'freeze'>): Promise<string> {
     const { refresh, powerCut } = this.#ground
     if (other === process || this.#frozen.has(other)) return 'nobody came'
     await refresh()
@@ -87,9 +89,9 @@ export class Freezes {
     powerCut()
     const sound = !this.#process(process).dead && !second.dead && !second.struck
     const left = this.#heldBy(process)
-    if (sound && ms > LEASE_MS)
+    if (sound && (ms > LEASE_MS || expires))
       must(left.size === 0, 'fencing', () => {
-        return `process ${process} is frozen for longer than its lease, and process ${other} could not take ${[...left].join(', ')} over: ${outcome}`
+        return `the lease of process ${process}, which is frozen, is over, and process ${other} could not take ${[...left].join(', ')} over: ${outcome}`
       })
     const took = [...held].filter((watcher) => !left.has(watcher))
     await this.bury()
