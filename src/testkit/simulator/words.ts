@@ -41,7 +41,7 @@ function what(action: PlannedAction): string {
     case 'moveCursor':
       return `the operator moves the cursor of watcher ${action.watcher} back by ${action.back}${action.below ? ', below the low-water mark' : ''}`
     case 'freeze':
-      return `process ${action.process} runs ${action.watcher === null ? 'all watchers' : `watcher ${action.watcher}`} and is frozen at statement ${action.atStatement}, ${action.expires ? 'its leases expire, ' : ''}${action.ms} ms pass, process ${action.other} runs`
+      return `process ${action.process} runs ${action.watcher === null ? 'all watchers' : `watcher ${action.watcher}`} and is frozen at statement ${action.atStatement}, ${action.expires ? 'its leases expire, ' : ''}${action.ms} ms pass, process ${action.other} runs${action.stays === undefined ? '' : `, and is held up at request ${action.stays} while the first wakes up`}`
     case 'thaw':
       return `process ${action.process} wakes up`
     case 'restore':

@@ -37,7 +37,9 @@ function drawFreeze(random: Random, options: SwarmOptions): Of<'freeze'> {
  * says that it still has them. In some runs, and there often.
  */
 function withExpiries(random: Random, freeze: Of<'freeze'>): Of<'freeze'> {
-  return random.chance(0.7) ? { ...freeze, expires: true, ms: random.pick([0, 1_000]) } : freeze
+  if (!random.chance(0.7)) return freeze
+  const expired = { ...freeze, expires: true, ms: random.pick([0, 1_000]) }
+  return random.chance(0.5) ? { ...expired, stays: random.int(1, 4) } : expired
 }
 
 /** Blocks that any watcher may act on: what is put back is older only when something was committed meanwhile. */
