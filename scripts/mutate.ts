@@ -136,8 +136,10 @@ async function main(): Promise<void> {
   const build = buildWhole()
   checkMutations(build, options.mutations)
   if (options.check) return
-  if (options.control) await controlAll(build, upTo(options.seeds))
-  else console.log('control: NOT RUN, as asked')
+  // What is played on a server has its control there, with the seed that caught it.
+  const onDefault = options.mutations.some(({ store }) => !store)
+  if (!options.control) console.log('control: NOT RUN, as asked')
+  else if (onDefault) await controlAll(build, upTo(options.seeds))
   const outcomes = await attemptAll(build, options)
   const survivors = outcomes.filter(({ caught }) => !caught)
   console.log(`\n${report(outcomes)}`)

@@ -107,6 +107,15 @@ export const leaseMutations: readonly Mutation[] = [
     store: 'postgres',
   },
   {
+    name: 'own-commit-not-seen',
+    breaks: 'P8',
+    file: 'app/seen.ts',
+    find: 'this.revision += 1',
+    replace: 'this.revision += 0',
+    why: 'a process goes on with a database that was put back to just before its own last commit',
+    store: 'postgres',
+  },
+  {
     name: 'environment-not-checked',
     breaks: 'P8',
     file: 'app/environment.ts',

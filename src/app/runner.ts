@@ -188,6 +188,7 @@ export class WatcherRunner {
   }
 
   private applied(batch: Batch, outcome: BatchOutcome): StepResult {
+    this.options.seen.committed()
     // What follows in this step, a halt above all, stands on the new cursor.
     if (this.row) this.row = { ...this.row, cursor: outcome.to }
     const { phase, from, head } = batch
@@ -207,6 +208,7 @@ export class WatcherRunner {
 
   private async undo(row: WatcherRow, to: BlockRef | null, why: 'reorg' | 'sweep'): Promise<StepResult> {
     const outcome = await unwrap(rollBack(this.run, { cursor: row.cursor, epoch: row.epoch }, to, why))
+    this.options.seen.committed()
     this.options.emit('undone', { watcher: this.name, to: to?.number ?? null, ...outcome, why })
     return { did: 'undo', events: 0, waitMs: 0 }
   }
@@ -215,6 +217,7 @@ export class WatcherRunner {
     const expected: Expected = { cursor: row.cursor, epoch: row.epoch }
     try {
       const outcome = await settleThrough(this.run, expected, upTo, finalized)
+      this.options.seen.committed()
       this.options.emit('settled', { watcher: this.name, ...outcome })
       return { did: 'settle', events: 0, waitMs: 0 }
     } catch (error) {
@@ -222,6 +225,7 @@ export class WatcherRunner {
       const before = await this.rememberedBelow(error.block)
       if (before !== undefined && before > (row.settled ?? row.startBlock - 1)) {
         await unwrap(settleThrough(this.run, expected, before, finalized))
+        this.options.seen.committed()
       }
       throw error.error
     }
@@ -253,6 +257,7 @@ export class WatcherRunner {
   private async forgetOld(row: WatcherRow): Promise<boolean> {
     const { worked, pending } = await forget(this.run, row, this.options.retentionBlocks, this.pendingForget ?? true)
     this.pendingForget = pending
+    if (worked) this.options.seen.committed()
     return worked
   }
 

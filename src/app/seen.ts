@@ -33,6 +33,14 @@ export class Seen {
   }
 
   /**
+   * The process itself has committed: a row that is put back to the state before is older than what it has seen. A person may
+   * have raised the revision further meanwhile, which the next look tells.
+   */
+  committed(): void {
+    this.revision += 1
+  }
+
+  /**
    * Compares a row, read in the same transaction. Says it again until `accept`.
    * @returns the error to halt with, or null
    */

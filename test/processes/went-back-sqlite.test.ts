@@ -14,11 +14,12 @@ afterEach(async () => {
   harness = undefined
 })
 
-function open(chain: FakeChain): Harness {
+function open(chain: FakeChain, meanwhile: (block: number) => void = () => {}): Harness {
   const counted = watch({
     on: { test: { address: TOKEN, startBlock: 1, at: 'latest' } },
     events: { Transfer: { event: 'event Transfer(address indexed from, address indexed to, uint256 value)' } },
     handle({ event, db }) {
+      meanwhile(Number(event.blockNumber))
       db.prepare('INSERT INTO seen (block, amount) VALUES (?, ?)').run(Number(event.blockNumber), event.args.value)
     },
     undo({ event, db }) {
@@ -77,6 +78,27 @@ test('a SQLite file that is put back under a process that works on it: halted, a
   await on.tidemark.admin.restored(by)
   await on.settle()
   expect(blocks(on)).toEqual(upTo(12))
+})
+
+test('a file that is put back to just before the last commit of the process: halted as well', async () => {
+  const chain = fakeChain({ chainId: 1 })
+  const copy = () => join(on.file, '..', 'copy.db')
+  const on = open(chain, (block) => {
+    // What other connections see: the watcher is taken over, and this commit is not there yet.
+    if (block === 6) on.sql((db) => db.exec(`VACUUM INTO '${copy()}'`))
+  })
+  mine(chain, 5)
+  await on.settle()
+  mine(chain, 1)
+  // The process has not read its row since.
+  const applied: number[] = []
+  on.tidemark.on('applied', ({ to }) => {
+    applied.push(to)
+    putBack(on, copy())
+  })
+  await on.settle()
+  expect([applied, blocks(on)]).toEqual([[6], upTo(5)])
+  expect(await state(on)).toEqual(['halted', 'STORE_WENT_BACK', 5])
 })
 
 test('control: a copy that holds just what the file holds halts nobody', async () => {

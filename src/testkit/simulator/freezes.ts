@@ -71,32 +71,52 @@ export class Freezes {
     }
     this.#frozen.set(action.process, run)
     this.#disturb()
+    // By its own clock it still has them.
+    if (action.expires) await this.#driver(action.process).loseLock()
     await clock.sleep(action.ms)
     return `frozen${this.#driver(action.process).frozenInside ? ' in a transaction' : ''}; ${await this.#comes(action)}`
   }
 
   /** Another process comes: what it takes over, it must get in time. */
-  async #comes({ process, other, ms }: Of<'freeze'>): Promise<string> {
+  async #comes({ process, other, ms, expires, stays }: Of<'freeze'>): Promise<string> {
     const { refresh, powerCut } = this.#ground
     if (other === process || this.#frozen.has(other)) return 'nobody came'
     await refresh()
     const held = this.#heldBy(process)
     const second = this.#process(other)
+    if (stays !== undefined) return this.#stays(process, second, stays)
     const outcome = await second.run(BUDGET_MS)
     await refresh()
     powerCut()
     const sound = !this.#process(process).dead && !second.dead && !second.struck
     const left = this.#heldBy(process)
-    if (sound && ms > LEASE_MS)
+    if (sound && (ms > LEASE_MS || expires))
       must(left.size === 0, 'fencing', () => {
-        return `process ${process} is frozen for longer than its lease, and process ${other} could not take ${[...left].join(', ')} over: ${outcome}`
+        return `the lease of process ${process}, which is frozen, is over, and process ${other} could not take ${[...left].join(', ')} over: ${outcome}`
       })
     const took = [...held].filter((watcher) => !left.has(watcher))
     await this.bury()
     return `process ${other}: ${outcome}${took.length > 0 ? `, which took over ${took.join(', ')}` : ''}`
   }
 
-  async thaw({ process }: Of<'thaw'>): Promise<string> {
+  /** The first process wakes up while the other one, held up at a request, is on duty: its leases are there to be harmed. */
+  async #stays(process: number, second: SimProcess, atRequest: number): Promise<string> {
+    const { refresh, powerCut } = this.#ground
+    const arrived = second.gate.close(atRequest).then(() => true)
+    const run = second.run(BUDGET_MS)
+    const onDuty = await Promise.race([arrived, run.then(() => false)])
+    const woken = await this.thaw({ process })
+    second.disturbed = true
+    second.gate.open()
+    const outcome = await run
+    this.#disturb()
+    await refresh()
+    powerCut()
+    await this.bury()
+    return `process ${second.index}: ${outcome}; ${onDuty ? 'meanwhile' : 'then'} process ${process} woke up: ${woken}`
+  }
+
+  async thaw({ process }: Pick<Of<'thaw'>, 'process'>): Promise<string> {
     const run = this.#frozen.get(process)
     if (!run) return 'it is not frozen'
     await this.#ground.refresh()
@@ -109,7 +129,7 @@ export class Freezes {
   }
 
   async thawAll(): Promise<void> {
-    for (const process of [...this.#frozen.keys()]) await this.thaw({ kind: 'thaw', process })
+    for (const process of [...this.#frozen.keys()]) await this.thaw({ process })
   }
 
   /** A frozen process that was killed has ended. */

@@ -153,6 +153,10 @@ export type SharedAction =
       readonly watcher: number | null
       readonly atStatement: number
       readonly ms: number
+      /** Its leases end at once, whatever its own clock says. */
+      readonly expires?: boolean
+      /** The other one is held up at its n-th request from then on, and the first wakes up meanwhile. */
+      readonly stays?: number
     }
   | { readonly kind: 'thaw'; readonly process: number }
   /** A copy of the database is made at the n-th request of a process, and put back `more` requests later. */

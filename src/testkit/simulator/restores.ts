@@ -28,7 +28,10 @@ export class Restores {
     this.#ground = ground
   }
 
-  /** The process is held up at a request while a copy is made, and at a later one while it is put back. */
+  /**
+   * The process is held up at a request while a copy is made. It is put back at a later request, or, where the run ends before
+   * that, between two runs.
+   */
   async restore({ process: index, atRequest, more }: RestoreAction): Promise<string> {
     const { processes, guardian, copies } = this.#ground
     if (!copies || guardian.touched) return 'not now: a person is at work'
@@ -37,21 +40,24 @@ export class Restores {
     const first = process.gate.close(atRequest).then(() => true)
     const run = process.run(BUDGET_MS)
     const over = run.then(() => false)
-    if (!(await Promise.race([first, over]))) return this.#goOn(process, run)
+    if (!(await Promise.race([first, over]))) return this.#nothing(process, run)
     await copies.keep()
     process.gate.open()
     const second = process.gate.close(more).then(() => true)
-    if (!(await Promise.race([second, over]))) return this.#goOn(process, run)
-    return this.#putBack(process, copies, run)
+    if (await Promise.race([second, over])) return this.#putBack(process, copies, () => run)
+    process.gate.open()
+    // Whoever starts anew has seen nothing, and goes on with what is there.
+    if (process.dead) return this.#nothing(process, run)
+    return `${await run}; between two runs: ${await this.#putBack(process, copies, () => process.run(BUDGET_MS))}`
   }
 
-  async #goOn(process: SimProcess, run: Promise<string>): Promise<string> {
+  async #nothing(process: SimProcess, run: Promise<string>): Promise<string> {
     process.gate.open()
     return `${await run}; nothing was put back`
   }
 
   /** What the process has seen is gone: it may stop with the reason, and change nothing. */
-  async #putBack(process: SimProcess, copies: Copies, run: Promise<string>): Promise<string> {
+  async #putBack(process: SimProcess, copies: Copies, goOn: () => Promise<string>): Promise<string> {
     const { guardian, inspector, refresh } = this.#ground
     await refresh()
     const newer = rowsOf(inspector())
@@ -59,13 +65,15 @@ export class Restores {
     guardian.wentBack()
     await refresh()
     const older = [...rowsOf(inspector()).values()].filter((row) => isOlder(row, newer.get(row.kind)))
+    // A commit whose answer was lost is one that the process has not seen.
+    const unsure = process.struck
     process.disturbed = true
     process.gate.open()
-    const outcome = await run
+    const outcome = await goOn()
     process.disturbed = false
     await refresh()
     const now = rowsOf(inspector())
-    for (const before of older) stands(before, now.get(before.kind))
+    if (!unsure) for (const before of older) stands(before, now.get(before.kind))
     return `${outcome}; ${older.length} watchers are older than they were`
   }
 }

@@ -41,11 +41,11 @@ function what(action: PlannedAction): string {
     case 'moveCursor':
       return `the operator moves the cursor of watcher ${action.watcher} back by ${action.back}${action.below ? ', below the low-water mark' : ''}`
     case 'freeze':
-      return `process ${action.process} runs ${action.watcher === null ? 'all watchers' : `watcher ${action.watcher}`} and is frozen at statement ${action.atStatement}, ${action.ms} ms pass, process ${action.other} runs`
+      return `process ${action.process} runs ${action.watcher === null ? 'all watchers' : `watcher ${action.watcher}`} and is frozen at statement ${action.atStatement}, ${action.expires ? 'its leases expire, ' : ''}${action.ms} ms pass, process ${action.other} runs${action.stays === undefined ? '' : `, and is held up at request ${action.stays} while the first wakes up`}`
     case 'thaw':
       return `process ${action.process} wakes up`
     case 'restore':
-      return `process ${action.process} runs; a copy of the database is made at request ${action.atRequest}, and put back ${action.more} requests later`
+      return `process ${action.process} runs; a copy of the database is made at request ${action.atRequest}, and put back ${action.more} requests later or between two runs`
     case 'violate':
       return 'final blocks are replaced'
   }
