@@ -3,18 +3,61 @@ import { TidemarkError } from '../../errors.ts'
 import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
 import { chunks, type SqlRows, type SqlValue } from './literals.ts'
 import {
+  BYTES,
+  checkColumns,
   checkNames,
   createSql,
-  deleteAboveSql,
+  type FoundColumn,
   findOrMake,
-  insertSql,
+  KEEPS,
+  quote,
   type RunDdl,
-  wantedColumns,
-} from './managed-table.ts'
+  SQL_TYPE,
+  type WantedColumn,
+} from './managed-tables.ts'
 import { encodeManaged } from './managed-values.ts'
 import { isConstraint } from './mysql-errors.ts'
 import type { Session } from './session.ts'
 import { blob } from './values.ts'
+
+/** The columns that tie a row to the event that made it; the key leads with them, so undo is a range of it. */
+const KEY_COLUMNS = {
+  tidemark_watcher: 'BIGINT',
+  tidemark_block: 'BIGINT',
+  tidemark_event: 'BINARY(16)',
+  tidemark_ordinal: 'BIGINT',
+} as const
+
+/** The table as it is made. */
+function definition(table: ManagedTable): string[] {
+  const key = Object.entries(KEY_COLUMNS).map(([name, type]) => `${name} ${type} NOT NULL`)
+  const own = Object.entries(table.columns).map(([name, type]) => `${quote(name)} ${SQL_TYPE[type]}`)
+  return [...key, ...own, `PRIMARY KEY (${Object.keys(KEY_COLUMNS).join(', ')})`]
+}
+
+function insertSql(table: ManagedTable): string {
+  const names = [...Object.keys(KEY_COLUMNS), ...Object.keys(table.columns)].map(quote)
+  return `INSERT INTO ${quote(table.table)} (${names.join(', ')}) VALUES ?`
+}
+
+function deleteAboveSql(table: ManagedTable): string {
+  return `DELETE FROM ${quote(table.table)} WHERE tidemark_watcher = ? AND tidemark_block > ?`
+}
+
+function keepsKey(name: string, { type, length }: FoundColumn): boolean {
+  if (name === 'tidemark_event') return (type === 'binary' && length === 16) || BYTES.has(type)
+  return type === 'bigint'
+}
+
+function wantedColumns(table: ManagedTable): WantedColumn[] {
+  const own = Object.entries(table.columns)
+  return [
+    ...Object.entries(KEY_COLUMNS).map(([name, type]) => {
+      return { name, type, keeps: (one: FoundColumn) => keepsKey(name, one) }
+    }),
+    ...own.map(([name, type]) => ({ name, type: SQL_TYPE[type], keeps: KEEPS[type] })),
+  ]
+}
 
 /** A constraint that the user put on the table: permanent, and of the event that wrote the row. */
 function refused(table: ManagedTable, block: unknown, error: unknown): unknown {
@@ -35,9 +78,9 @@ export class MysqlManaged implements ManagedPort {
   }
 
   async ensureTable(table: ManagedTable): Promise<void> {
-    checkNames(table, Object.keys(table.columns), this.#session.names.prefix)
-    const needed = { createSql: createSql(table), wanted: wantedColumns(table) }
-    await findOrMake(this.#session, this.#ddl, table, needed)
+    checkNames(table.table, Object.keys(table.columns), this.#session.names.prefix)
+    await findOrMake(this.#session, this.#ddl, table.table, createSql(table.table, definition(table)))
+    await checkColumns(this.#session, table.table, wantedColumns(table))
   }
 
   async insertRows(table: ManagedTable, watcher: number, rows: readonly ManagedRow[]): Promise<void> {

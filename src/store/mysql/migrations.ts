@@ -197,7 +197,7 @@ const TOTAL_CHANGES = [
   table(
     'total_changes',
     `  watcher BIGINT NOT NULL,
-  table_name VARBINARY(255) NOT NULL,
+  table_name VARBINARY(1020) NOT NULL,
   block_number BIGINT NOT NULL,
   changes LONGTEXT NOT NULL,
   PRIMARY KEY (watcher, table_name, block_number)`,

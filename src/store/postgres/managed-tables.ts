@@ -27,6 +27,7 @@ const KEEPS: Readonly<Record<string, RegExp>> = {
 }
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
+
 export function mismatch(table: string, sentence: string, values: Record<string, unknown> = {}): TidemarkError {
   return new TidemarkError('STORE_TABLE_MISMATCH', sentence, { values: { table, ...values } })
 }
@@ -47,6 +48,10 @@ export function quote(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
+export function declared([name, type]: Column): string {
+  return `${quote(name)} ${type}`
+}
+
 const FOUND = `
   SELECT pg_class.oid::bigint AS oid, relkind::text AS kind, obj_description(pg_class.oid, 'pg_class') AS comment,
     relnamespace::regnamespace::text AS schema
@@ -54,60 +59,60 @@ const FOUND = `
 const COLUMNS = `
   SELECT attname::text AS name, format_type(atttypid, atttypmod) AS type FROM pg_attribute
   WHERE attrelid = $1::bigint::oid AND attnum > 0 AND NOT attisdropped`
+/** A key that is checked only at COMMIT cannot settle what ON CONFLICT is about. Columns that are INCLUDEd are no key. */
+const PRIMARY = `
+  SELECT attname::text AS name FROM pg_index
+  JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1])
+  WHERE indrelid = $1::bigint::oid AND indisprimary AND indimmediate`
 
 /** Says to which environment a table belongs; watchers of two are numbered alike, and would undo each other's rows. */
 const ownerOf = (schema: string): string => `Rows of Tidemark, schema ${schema}`
 
-const KEY = `
-  SELECT attname::text AS name FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
-  WHERE indrelid = $1::bigint::oid AND indisprimary`
-
-export interface Needed {
-  readonly table: string
-  readonly columns: readonly Column[]
-  /** Columns that must be the primary key, where that matters. */
-  readonly key?: readonly string[]
-  /** The statement that makes it, under its name with the schema. */
-  createSql(name: string): string
+/** The managed table as statements name it: with the schema in which it was found or made. */
+export function nameOf({ place }: Connection, table: string): string {
+  return place.managed.get(table) ?? quote(table)
 }
 
 /**
- * Finds the table by the search path, and holds it to what is needed, or makes it. It is named with its schema from then on: a
- * handler may change the path for itself.
+ * Finds the table by the search path, or makes it there. From then on it is named with its schema: a handler may change
+ * the path for itself.
+ * @param columns of the table to be made, as SQL
+ * @param check holds a table that was found to what is needed
  */
-export async function findOrMake(connection: Connection, needed: Needed): Promise<void> {
-  checkNames(
-    needed.table,
-    needed.columns.map(([name]) => name).filter((name) => !name.startsWith('tidemark_')),
-  )
-  const found = await connection.get(FOUND, quote(needed.table))
-  if (!found) return make(connection, needed)
-  const owner = ownerOf(connection.place.schema)
-  if (!['r', 'p'].includes(readText(found, 'kind')))
-    throw mismatch(needed.table, 'The name belongs to a view or an index')
+export async function findOrMake(
+  connection: Connection,
+  table: string,
+  columns: readonly string[],
+  check: (oid: number) => Promise<void>,
+): Promise<void> {
+  const found = await connection.get(FOUND, quote(table))
+  if (!found) return make(connection, table, columns)
+  if (!['r', 'p'].includes(readText(found, 'kind'))) throw mismatch(table, 'The name belongs to a view or an index')
   const comment = readTextOrNull(found, 'comment')
-  if (comment?.startsWith(ownerOf('')) && comment !== owner) {
-    throw mismatch(needed.table, 'The table belongs to another environment on this database')
+  if (comment?.startsWith(ownerOf('')) && comment !== ownerOf(connection.place.schema)) {
+    throw mismatch(table, 'The table belongs to another environment on this database')
   }
-  await checkColumns(connection, needed, readNumber(found, 'oid'))
-  connection.place.managed.set(needed.table, `${readText(found, 'schema')}.${quote(needed.table)}`)
+  await check(readNumber(found, 'oid'))
+  connection.place.managed.set(table, `${readText(found, 'schema')}.${quote(table)}`)
 }
 
-export function nameOf(connection: Connection, table: string): string {
-  return connection.place.managed.get(table) ?? quote(table)
-}
-
-async function make(connection: Connection, { table, createSql }: Needed): Promise<void> {
+async function make(connection: Connection, table: string, columns: readonly string[]): Promise<void> {
   const current = await connection.get('SELECT quote_ident(current_schema()) AS schema')
   const schema = readTextOrNull(current ?? {}, 'schema')
   if (schema === null) throw mismatch(table, 'The search path names no schema in which the table could be made')
   const name = `${schema}.${quote(table)}`
-  await connection.run(createSql(name))
+  await connection.run(`CREATE TABLE ${name} (${columns.join(', ')})`)
   await connection.run(`COMMENT ON TABLE ${name} IS '${ownerOf(connection.place.schema)}'`)
   connection.place.managed.set(table, name)
 }
 
-async function checkColumns(connection: Connection, { table, columns, key }: Needed, oid: number): Promise<void> {
+/** Holds a table of the user's to the columns that are needed. */
+export async function checkColumns(
+  connection: Connection,
+  table: string,
+  oid: number,
+  columns: readonly Column[],
+): Promise<void> {
   const rows = await connection.all(COLUMNS, oid)
   const found = new Map(rows.map((row) => [readText(row, 'name'), readText(row, 'type')]))
   const missing = columns.filter(([name]) => !found.has(name))
@@ -120,11 +125,11 @@ async function checkColumns(connection: Connection, { table, columns, key }: Nee
       expected: wrong.map(([name, type]) => `${name} ${type}`),
     })
   }
-  if (key) await checkKey(connection, table, key, oid)
 }
 
-async function checkKey(connection: Connection, table: string, key: readonly string[], oid: number): Promise<void> {
-  const found = (await connection.all(KEY, oid)).map((row) => readText(row, 'name'))
-  if (found.sort().join() === [...key].sort().join()) return
+/** Holds a table of the user's to a primary key of exactly these columns. */
+export async function checkKey(connection: Connection, table: string, oid: number, key: string[]): Promise<void> {
+  const primary = (await connection.all(PRIMARY, oid)).map((row) => readText(row, 'name'))
+  if (primary.sort().join() === [...key].sort().join()) return
   throw mismatch(table, 'The primary key of the table must be the columns of the key', { expected: key })
 }

@@ -2,7 +2,16 @@ import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
 import type { Connection } from './connection.ts'
-import { type Column, findOrMake, nameOf, quote, SQL_TYPE } from './managed-tables.ts'
+import {
+  type Column,
+  checkColumns,
+  checkNames,
+  declared,
+  findOrMake,
+  nameOf,
+  quote,
+  SQL_TYPE,
+} from './managed-tables.ts'
 import { encodeManaged } from './managed-values.ts'
 import { isConstraint } from './pg-errors.ts'
 import { blob, int } from './values.ts'
@@ -25,11 +34,11 @@ function allColumns(table: ManagedTable): Column[] {
   return [...Object.entries(KEY_COLUMNS), ...own]
 }
 
-function createSql(table: ManagedTable, name: string): string {
-  const own = Object.entries(table.columns).map(([name, type]) => `${quote(name)} ${SQL_TYPE[type]}`)
+/** The table as it is made. */
+function definition(table: ManagedTable): string[] {
+  const own = Object.entries(table.columns).map(([name, type]) => declared([name, SQL_TYPE[type]]))
   const key = Object.entries(KEY_COLUMNS).map(([name, type]) => `${name} ${type} NOT NULL`)
-  const primary = `PRIMARY KEY (${Object.keys(KEY_COLUMNS).join(', ')})`
-  return `CREATE TABLE ${name} (${[...key, ...own, primary].join(', ')})`
+  return [...key, ...own, `PRIMARY KEY (${Object.keys(KEY_COLUMNS).join(', ')})`]
 }
 
 /** The columns come as arrays, one parameter each, however many rows there are. */
@@ -59,12 +68,11 @@ export class PgManaged implements ManagedPort {
     this.#connection = connection
   }
 
-  ensureTable(table: ManagedTable): Promise<void> {
-    return findOrMake(this.#connection, {
-      table: table.table,
-      columns: allColumns(table),
-      createSql: (name) => createSql(table, name),
-    })
+  async ensureTable(table: ManagedTable): Promise<void> {
+    checkNames(table.table, Object.keys(table.columns))
+    await findOrMake(this.#connection, table.table, definition(table), (oid) =>
+      checkColumns(this.#connection, table.table, oid, allColumns(table)),
+    )
   }
 
   async insertRows(table: ManagedTable, watcher: number, rows: readonly ManagedRow[]): Promise<void> {

@@ -98,6 +98,22 @@ export const totalsCases: readonly ContractCase[] = [
     },
   },
   {
+    name: 'the smallest number is taken back, though its opposite fits no column (C44)',
+    async run({ store }) {
+      const least = -(2n ** 63n)
+      const found = await sumsAfter(
+        store,
+        [plus('alice', SMALLEST, least), plus('bob', 1n)],
+        [plus('alice', -SMALLEST, -least, -1)],
+      )
+      assert.deepEqual(found, [null, null, [1n, 1n]])
+      for (const amount of [LARGEST, SMALLEST - 2n]) {
+        const work = store.transact((tx) => wait(tx.totals.add(TABLE, [plus('bob', amount)])))
+        assert.equal(await codeOf(work), 'MANAGED_OVERFLOW')
+      }
+    },
+  },
+  {
     name: 'a sum that outgrows its column stops the commit, and nothing of it is kept (C44)',
     async run({ store }) {
       await sumsAfter(store, [plus('alice', 1n, 2n ** 63n - 1n)])
