@@ -70,14 +70,17 @@ class TotalsParticipant implements Participant {
   private readonly columns: readonly string[]
   /** Added, and not yet written. */
   private buffer: Addition[] = []
+  /** The same by key: a handler that looks at a sum must not wait for all of them to be added up. */
+  private waiting: ChangeSet
   /** Written in this transaction: what it takes to undo. */
-  private written: Addition[] = []
+  private written: (Addition & { readonly block: BlockNumber })[] = []
 
   constructor(table: TotalsTable, watcher: number) {
     this.name = `totals ${table.table}`
     this.table = table
     this.watcher = watcher
     this.columns = Object.keys(table.key)
+    this.waiting = new ChangeSet(this.columns)
   }
 
   pending(): number {
@@ -86,20 +89,21 @@ class TotalsParticipant implements Participant {
 
   add(origin: WriteOrigin, change: TotalChange): void {
     this.buffer.push({ block: origin.revocable ? origin.blockNumber : null, change })
+    this.waiting.add(change)
   }
 
   *flush(tx: Tx): Op<void> {
     if (this.buffer.length === 0) return
     const additions = this.buffer
-    this.buffer = []
-    yield* wait(tx.totals.add(this.table, this.summed(additions)))
-    this.written.push(...additions.filter(({ block }) => block !== null))
+    const changes = this.waiting.inOrder()
+    this.clear()
+    yield* wait(tx.totals.add(this.table, changes))
+    for (const { block, change } of additions) if (block !== null) this.written.push({ block, change })
   }
 
   *keep(tx: Tx): Op<void> {
     const byBlock = new Map<BlockNumber, ChangeSet>()
     for (const { block, change } of this.written) {
-      if (block === null) continue
       const changes = byBlock.get(block) ?? new ChangeSet(this.columns)
       byBlock.set(block, changes)
       changes.add(change)
@@ -127,33 +131,28 @@ class TotalsParticipant implements Participant {
   checkpoint(): () => void {
     const { length } = this.written
     return () => {
-      this.buffer = []
+      this.clear()
       this.written.length = length
     }
   }
 
   discard(): void {
-    this.buffer = []
+    this.clear()
     this.written = []
   }
 
   /** The sums of a key as the handler must see them: what is stored, and what waits to be written. */
   *get(tx: Tx, key: Readonly<Record<string, unknown>>): Op<Record<string, bigint> | null> {
     const stored = yield* wait(tx.totals.get(this.table, key))
-    const waiting = new ChangeSet(
-      this.columns,
-      this.buffer.map(({ change }) => change),
-    ).get(key)
+    const waiting = this.waiting.get(key)
     if (!stored && !waiting) return null
     const sumOf = (sum: string) => (stored?.[sum] ?? 0n) + (waiting?.add[sum] ?? 0n)
     return Object.fromEntries(Object.keys(this.table.sum).map((sum) => [sum, sumOf(sum)]))
   }
 
-  private summed(additions: readonly Addition[]): TotalChange[] {
-    return new ChangeSet(
-      this.columns,
-      additions.map(({ change }) => change),
-    ).inOrder()
+  private clear(): void {
+    this.buffer = []
+    this.waiting = new ChangeSet(this.columns)
   }
 
   /** Sums that were kept under other names cannot be taken back. */
