@@ -16,7 +16,7 @@ const isCommit = (sql: string) => /^\s*COMMIT/i.test(sql)
 const isBegin = (sql: string) => /^\s*BEGIN\b(?![^;]*READ ONLY)/i.test(sql)
 const isControl = (sql: string) => /^\s*(SAVEPOINT|RELEASE|ROLLBACK|COMMIT|BEGIN)/i.test(sql)
 const writes = (sql: string) => /^\s*(INSERT|UPDATE|DELETE)/i.test(sql)
-const locks = (sql: string) => /FOR UPDATE\s*$/i.test(sql)
+const locks = (sql: string) => /FOR UPDATE\s*$|SET nonce = /i.test(sql)
 /** A successor that waits for the row of a holder which stands in its way: the server ends that one meanwhile. */
 const waitsForHolder = (sql: string) => /^\s*SELECT id FROM tidemark\.watchers .*FOR UPDATE\s*$/is.test(sql)
 const endsHolder = (sql: string) => /^\s*SELECT pg_terminate_backend\(pid\)/i.test(sql)
