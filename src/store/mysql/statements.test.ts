@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { controlOf, meaningOf, statementsOf } from './statements.ts'
+import { controlOf, statementsOf } from './statements.ts'
 
 const kinds = (sql: string) => [...new Set(statementsOf(sql).map(({ kind }) => kind))]
 
@@ -95,23 +95,4 @@ describe('what a statement does to the transaction', () => {
     ])
       expect(controlOf(sql)).toBeUndefined()
   })
-})
-
-test('a text means the same each time it is sent, also after many others have pushed it out of memory', () => {
-  const texts = [
-    'SELECT 1; COMMIT',
-    'CALL quiet()',
-    'WITH a AS (SELECT 1) DELETE FROM b',
-    "INSERT INTO a VALUES ('\\'')",
-  ]
-  const first = texts.map((text) => meaningOf(text))
-  expect(first.map((one) => [one.refused?.word, one.opaque, one.writes > 0, one.withs])).toEqual([
-    ['COMMIT', false, false, 0],
-    [undefined, true, true, 0],
-    [undefined, false, false, 1],
-    [undefined, false, true, 0],
-  ])
-  expect(texts.map((text) => meaningOf(text))).toEqual(first)
-  for (let i = 0; i < 600; i++) meaningOf(`SELECT ${i}`)
-  expect(texts.map((text) => meaningOf(text))).toEqual(first)
 })
