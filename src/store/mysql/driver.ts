@@ -31,14 +31,12 @@ export function isOkPacket(value: unknown): value is OkPacket {
   return typeof value === 'object' && value !== null && typeof (value as OkPacket).serverStatus === 'number'
 }
 
-const asBytes: Exclude<QueryOptions['typeCast'], boolean | undefined> = (field) => field.buffer()
-
 /**
  * Options of each of Tidemark's own statements: the answer must not depend on how the user's pool is set up. Every value
  * arrives as bytes, or null, and is read by `values.ts`.
  */
 export function ownStatement(sql: string): QueryOptions {
-  return { sql, rowsAsArray: false, nestTables: false, namedPlaceholders: false, typeCast: asBytes }
+  return { sql, rowsAsArray: false, nestTables: false, namedPlaceholders: false, typeCast: (field) => field.buffer() }
 }
 
 export function asPromisePool(pool: MysqlPool): Pool {

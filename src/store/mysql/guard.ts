@@ -1,11 +1,10 @@
 import { TidemarkError } from '../../errors.ts'
-import type { Maybe } from '../../util/op.ts'
 import type { World } from '../../util/world.ts'
 import type { ScopeRules } from '../store.ts'
 import { type Client, isOkPacket } from './driver.ts'
 import { ERRNO, errnoOf, surroundingsError } from './mysql-errors.ts'
 import type { Session } from './session.ts'
-import { type Meaning, meaningOf } from './statements.ts'
+import { type Statement, statementsOf } from './statements.ts'
 
 /** The connection and the transaction that user code works on. */
 export interface Ground {
@@ -30,35 +29,17 @@ export interface Mark {
 
 const ignore = () => {}
 
-/** Hands the server's word on to the session. Answers how many answers without rows carried it. */
-function noteStatus(session: Session, result: unknown): number {
-  const first = Array.isArray(result) ? result[0] : undefined
-  const answers: readonly unknown[] = Array.isArray(first) ? first : [first]
-  let packets = 0
-  for (const one of answers) {
-    if (!isOkPacket(one)) continue
-    session.note(one.serverStatus)
-    packets++
-  }
-  if (packets === 0) session.note(null)
-  return packets
-}
-
 /**
  * Watches one callback of user code. What goes wrong is remembered as well as thrown, since user code may catch it and
  * go on: the finding is thrown again when the scope closes.
  *
  * Statements run strictly one after the other, also when user code starts several at once: after each of them the server's
- * word on the transaction is looked at before the next one is sent. One that has nobody to wait for, in a scope where
- * nothing was found so far, is sent at once; whatever else happens to it goes the long way.
+ * word on the transaction is looked at before the next one is sent.
  */
 export class Guard {
   readonly ground: Ground
   readonly rules: ScopeRules
-  /** The last of the statements that have a turn; it may fail. */
-  #tail: Promise<unknown> | undefined
-  /** Statements that have a turn and have not come to its end. */
-  #queued = 0
+  #tail: Promise<unknown> = Promise.resolve()
   /** Statements and savepoints that were begun and have not come to their end. */
   #pending = 0
   #closed = false
@@ -98,14 +79,15 @@ export class Guard {
 
   /** Runs one statement of the user between the checks. */
   statement<T>(sql: string, check: () => void, work: () => Promise<T>): Promise<T> {
-    if (this.#queued === 0 && this.#mayGoOn()) return this.#atOnce(sql, check, work)
     return this.#counted(() =>
       this.#next(async () => {
         this.#before()
         return this.#attempt(async () => {
-          const meaning = this.#allowed(sql, check)
+          check()
+          const statements = this.#allowed(sql)
+          if (statements.some(({ kind }) => kind === 'opaque')) this.watch()
           const result = await work()
-          this.#noteAnswer(meaning, result)
+          this.#noteAnswer(statements, result)
           return result
         })
       }),
@@ -155,22 +137,12 @@ export class Guard {
     if (this.#watched) this.#openSavepoint()
   }
 
-  /** Answers at once where there is nothing to wait for and nothing to say. @throws what was noticed and not forgiven */
-  close(outcome: 'returned' | 'threw'): Maybe<void> {
+  /** @throws what was noticed and not forgiven */
+  async close(outcome: 'returned' | 'threw'): Promise<void> {
     if (this.#closed) return
     this.#closed = true
-    if (!this.#unremarkable()) return this.#closing(outcome)
-  }
-
-  #unremarkable(): boolean {
-    if (this.#pending > 0 || this.#queued > 0 || this.#watched || this.#fatal !== undefined) return false
-    if (this.#failed.length > 0 || this.#writes > 0 || this.#leftOpen?.()) return false
-    return this.ground.session.inTransaction
-  }
-
-  async #closing(outcome: 'returned' | 'threw'): Promise<void> {
     const forgotten = this.#pending
-    await this.#tail?.catch(ignore)
+    await this.#tail
     await this.#endWatch()
     if (!this.ground.session.inTransaction) this.#end('HANDLER_ENDED_TRANSACTION')
     if (this.#fatal) throw this.#fatal
@@ -182,51 +154,9 @@ export class Guard {
   }
 
   #next<T>(work: () => Promise<T>): Promise<T> {
-    this.#queued++
-    const run = (this.#tail ?? Promise.resolve()).then(work, work)
-    const done = () => void this.#queued--
-    this.#tail = run.then(done, done)
+    const run = this.#tail.then(work)
+    this.#tail = run.then(ignore, ignore)
     return run
-  }
-
-  /** `#counted`, `#next` and `#attempt` in one, for a statement whose turn it is: one promise on top of the driver's. */
-  #atOnce<T>(sql: string, check: () => void, work: () => Promise<T>): Promise<T> {
-    let meaning: Meaning
-    let sent: Promise<T>
-    this.#pending++
-    this.#queued++
-    try {
-      meaning = this.#allowed(sql, check)
-      sent = Promise.resolve(work()) // the pool may have been given promises of another kind
-    } catch (error) {
-      sent = Promise.reject(error)
-    }
-    const run: Promise<T> = sent.then(
-      (result) => {
-        try {
-          this.#noteAnswer(meaning, result)
-        } catch (error) {
-          return this.#failing(run, error)
-        }
-        this.#pending--
-        this.#queued--
-        return result
-      },
-      (error: unknown) => this.#failing(run, error),
-    )
-    this.#tail = run
-    return run
-  }
-
-  /** Its turn ends when it is known what the failure left of the transaction. */
-  async #failing(run: Promise<unknown>, error: unknown): Promise<never> {
-    run.catch(ignore) // user code may have dropped it
-    try {
-      throw await this.#noticed(error)
-    } finally {
-      this.#pending--
-      this.#queued--
-    }
   }
 
   /** A promise that user code drops must neither end the process when it fails nor go unnoticed while it runs. */
@@ -235,12 +165,6 @@ export class Guard {
     const run = work().finally(() => this.#pending--)
     run.catch(ignore)
     return run
-  }
-
-  /** Whether `#before` has nothing to object to. */
-  #mayGoOn(): boolean {
-    if (this.#closed || this.#fatal !== undefined || !this.ground.session.inTransaction) return false
-    return this.ground.world.monotonic() < this.rules.deadline
   }
 
   #before(): void {
@@ -274,28 +198,27 @@ export class Guard {
     return known ?? error
   }
 
-  /** What is right before the text is sent. @throws when it is not sent */
-  #allowed(sql: string, check: () => void): Meaning {
-    check()
-    const meaning = meaningOf(sql)
-    if (meaning.refused) throw this.#refused(meaning.refused.word)
-    if (meaning.opaque) this.watch()
-    return meaning
-  }
-
-  #refused(word: string): TidemarkError {
-    const values = { ...this.rules.values, statement: word.slice(0, 40) }
+  #allowed(sql: string): readonly Statement[] {
+    const statements = statementsOf(sql)
+    const refused = statements.find(({ kind }) => kind === 'refused')
+    if (!refused) return statements
+    const values = { ...this.rules.values, statement: refused.word.slice(0, 40) }
     const sentence = 'A handler may not send a statement that could commit, as DDL does here, or change the session'
-    return new TidemarkError('TRANSACTION_CONTROL_REFUSED', sentence, { values })
+    throw new TidemarkError('TRANSACTION_CONTROL_REFUSED', sentence, { values })
   }
 
-  #noteAnswer({ writes, withs }: Meaning, result: unknown): void {
-    const { session } = this.ground
-    const packets = noteStatus(session, result)
-    if (!session.inTransaction) throw this.#end('TRANSACTION_LOST')
+  #noteAnswer(statements: readonly Statement[], result: unknown): void {
+    const first = Array.isArray(result) ? result[0] : undefined
+    const answers: readonly unknown[] = Array.isArray(first) ? first : [first]
+    const packets = answers.filter(isOkPacket)
+    for (const { serverStatus } of packets) this.ground.session.note(serverStatus)
+    if (packets.length === 0) this.ground.session.note(null)
+    if (!this.ground.session.inTransaction) throw this.#end('TRANSACTION_LOST')
     if (this.rules.mayWrite) return
     // WITH begins writes as well: they answer without rows.
-    this.#writes += writes + (packets > 0 ? withs : 0)
+    const wrote = ({ word, kind }: Statement) =>
+      kind === 'write' || kind === 'opaque' || (word === 'WITH' && packets.length > 0)
+    this.#writes += statements.filter(wrote).length
   }
 
   async #undo(name: string, before: Mark): Promise<void> {

@@ -1,5 +1,4 @@
 import type { Connection, PoolConnection, QueryOptions } from 'mysql2/promise'
-import type { Maybe } from '../../util/op.ts'
 import type { DbScope, ScopeRules } from '../store.ts'
 import { type Ground, Guard } from './guard.ts'
 import { isStorableText } from './literals.ts'
@@ -29,12 +28,10 @@ export interface MysqlDb extends Pick<Connection, 'query' | 'execute' | 'beginTr
 /** Parameters of one prepared statement; the protocol counts them with 16 bits. */
 const MOST_PARAMETERS = 65_535
 
-/** Whether each text in a parameter can be stored, down to some depth. */
-function isStorable(value: unknown, depth: number): boolean {
-  if (typeof value === 'string') return isStorableText(value)
-  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || depth === 0) return true
-  for (const one of Array.isArray(value) ? value : Object.values(value)) if (!isStorable(one, depth - 1)) return false
-  return true
+function textsIn(value: unknown, depth: number): readonly string[] {
+  if (typeof value === 'string') return [value]
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || depth === 0) return []
+  return Object.values(value).flatMap((one) => textsIn(one, depth - 1))
 }
 
 /** What would be changed without a word, or fail only on the server. @throws {RangeError} */
@@ -42,34 +39,20 @@ function checkParameters(sql: string, values: unknown, prepared: boolean): void 
   if (prepared && Array.isArray(values) && values.length > MOST_PARAMETERS) {
     throw new RangeError(`a prepared statement takes at most ${MOST_PARAMETERS} parameters: use query, or several`)
   }
-  if (isStorableText(sql) && isStorable(values, 4)) return
+  if (isStorableText(sql) && textsIn(values, 4).every(isStorableText)) return
   throw new RangeError('a text holds half a surrogate pair, which the driver would replace')
 }
 
 /** Not in the driver's types for one statement, but read from it. */
 const EXACT = { supportBigNumbers: true } as object
 
-function exactly(sql: string): QueryOptions {
-  const whole: QueryOptions & { supportBigNumbers: true } = { sql, supportBigNumbers: true }
-  return whole
-}
-
 class GuardedDb {
   readonly #guard: Guard
-  #transactions: Nested | undefined
+  readonly #nested: Nested
 
   constructor(guard: Guard) {
     this.#guard = guard
-  }
-
-  /** The guard of a handler's `db`, when it is one. */
-  static guardOf(db: object): Guard | undefined {
-    return #guard in db ? db.#guard : undefined
-  }
-
-  get #nested(): Nested {
-    this.#transactions ??= new Nested(this.#guard)
-    return this.#transactions
+    this.#nested = new Nested(guard)
   }
 
   get raw(): Ground['client'] {
@@ -99,53 +82,41 @@ class GuardedDb {
   }
 
   #send(text: string | QueryOptions, values: unknown, prepared: boolean): Promise<unknown> {
-    const whole = typeof text === 'string' ? exactly(text) : { ...text, ...EXACT }
-    const { sql } = whole
-    const control = controlOf(sql)
+    const options = typeof text === 'string' ? { sql: text } : text
+    const control = controlOf(options.sql)
     if (control) return this.#nested.run(control)
     const { client } = this.#guard.ground
-    const given = values ?? whole.values
+    const given = values ?? options.values
+    const whole: QueryOptions = { ...options, ...EXACT }
     return this.#guard.statement(
-      sql,
-      () => checkParameters(sql, given, prepared),
+      options.sql,
+      () => checkParameters(options.sql, given, prepared),
       () => (prepared ? client.execute(whole, given as never) : client.query(whole, given as never)),
     )
   }
 }
 
+const guards = new WeakMap<object, Guard>()
+
 /** The session behind a handler's `db`, when `db` is one. @throws `SCOPE_DEAD` after its callback */
 export function sessionOfGuarded(db: object): Session | undefined {
-  const guard = GuardedDb.guardOf(db)
+  const guard = guards.get(db)
   guard?.alive()
   return guard?.ground.session
 }
 
-class Scope implements DbScope<MysqlDb> {
-  readonly db: MysqlDb
-  readonly #guard: Guard
-  #savepoints = 0
-
-  constructor(guard: Guard) {
-    this.#guard = guard
-    // The driver's type has an overload for each shape of row; the guard passes on whatever comes.
-    this.db = new GuardedDb(guard) as unknown as MysqlDb
-  }
-
-  savepoint<T>(fn: () => T): T {
-    // The port's type is that of embedded stores as well; here `T` is a promise.
-    return this.#guard.savepoint(`tidemark_user_${++this.#savepoints}`, fn) as unknown as T
-  }
-
-  /** Tidemark's own statements go past the guard, straight to the session. */
-  own<T>(work: () => T): T {
-    return work()
-  }
-
-  close(outcome: 'returned' | 'threw'): Maybe<void> {
-    return this.#guard.close(outcome)
-  }
-}
-
 export function openScope(ground: Ground, rules: ScopeRules): DbScope<MysqlDb> {
-  return new Scope(new Guard(ground, rules))
+  const guard = new Guard(ground, rules)
+  // The driver's type has an overload for each shape of row; the guard passes on whatever comes.
+  const db = new GuardedDb(guard) as unknown as MysqlDb
+  guards.set(db, guard)
+  let savepoints = 0
+  return {
+    db,
+    // The port's type is that of embedded stores as well; here `T` is a promise.
+    savepoint: <T>(fn: () => T) => guard.savepoint(`tidemark_user_${++savepoints}`, fn) as unknown as T,
+    // Tidemark's own statements go past the guard, straight to the session.
+    own: (work) => work(),
+    close: (outcome) => guard.close(outcome),
+  }
 }

@@ -81,7 +81,7 @@ export class Session {
   /** SAVEPOINT and the like: errors as the driver threw them. */
   async control(sql: string): Promise<void> {
     this.#refuseOver()
-    if (!this.#proven) await this.#prove()
+    await this.#prove()
     try {
       this.note((await this.#executor.execute(sql)).status)
     } catch (error) {
@@ -140,7 +140,7 @@ export class Session {
   async #own(text: string, values: readonly (SqlValue | SqlRows)[]): Promise<Answer> {
     const sql = bind(this.names.parts(text), values)
     this.#refuseOver()
-    if (!this.#proven) await this.#prove()
+    await this.#prove()
     try {
       const answer = await this.#executor.execute(sql)
       this.note(answer.status)
@@ -153,6 +153,7 @@ export class Session {
 
   /** Before anything is written on a connection of the application. @throws {TidemarkError} `NOT_IN_TRANSACTION` */
   async #prove(): Promise<void> {
+    if (this.#proven) return
     await this.ask()
     if (!this.#open) {
       throw (

@@ -110,45 +110,6 @@ export function statementsOf(sql: string): readonly Statement[] {
   return ways.flatMap((tokens) => split(sql, tokens).map((one) => ({ word: one[0] as string, kind: kindOf(one) })))
 }
 
-/** What a text of user code means to the transaction. */
-export interface Meaning {
-  /** The first statement that is not let through. */
-  readonly refused: Statement | undefined
-  /** Whether it may hold a COMMIT that nobody sees. */
-  readonly opaque: boolean
-  /** Statements that write, or may. */
-  readonly writes: number
-  /** Statements that begin with WITH, of which only the answer shows whether they wrote. */
-  readonly withs: number
-}
-
-function read(sql: string): Meaning {
-  const statements = statementsOf(sql)
-  const count = (of: (one: Statement) => boolean) => statements.filter(of).length
-  return {
-    refused: statements.find(({ kind }) => kind === 'refused'),
-    opaque: statements.some(({ kind }) => kind === 'opaque'),
-    writes: count(({ kind }) => kind === 'write' || kind === 'opaque'),
-    withs: count(({ word, kind }) => word === 'WITH' && kind === 'read'),
-  }
-}
-
-/** A handler sends the same few texts for each event; those with values written into them are not worth keeping. */
-const MOST_TEXTS = 500
-const LONGEST_TEXT = 2_000
-const meanings = new Map<string, Meaning>()
-
-/** The meaning of a text, which depends on the text alone: read once, and kept for some. */
-export function meaningOf(sql: string): Meaning {
-  const known = meanings.get(sql)
-  if (known) return known
-  const meaning = read(sql)
-  if (sql.length > LONGEST_TEXT) return meaning
-  if (meanings.size >= MOST_TEXTS) meanings.clear()
-  meanings.set(sql, meaning)
-  return meaning
-}
-
 /** What Drizzle, Kysely and mysql2's own `beginTransaction` send for a transaction. */
 export type Control =
   | { readonly verb: 'begin' | 'commit' | 'rollback' }
@@ -166,13 +127,10 @@ const CONTROLS: readonly (readonly [Control['verb'], RegExp])[] = (
   ] as const
 ).map(([verb, pattern]) => [verb, new RegExp(`^\\s*${pattern}\\s*;?\\s*$`, 'i')])
 
-/** What no other text begins with. */
-const MAY_CONTROL = /^\s*(?:begin|start|commit|rollback|savepoint|release)/i
-
 /** The text as transaction control, when it is nothing else. */
 export function controlOf(sql: string): Control | undefined {
   // Longer texts are none, and are not searched.
-  if (sql.length > 200 || !MAY_CONTROL.test(sql)) return undefined
+  if (sql.length > 200) return undefined
   for (const [verb, pattern] of CONTROLS) {
     const found = pattern.exec(sql)
     if (found) return { verb, name: found.groups?.['name'] ?? '' } as Control

@@ -7,7 +7,6 @@ import { MysqlCommits } from './commits.ts'
 import { MysqlCursors } from './cursors.ts'
 import type { Client } from './driver.ts'
 import { onClient } from './executors.ts'
-import type { Ground } from './guard.ts'
 import { MysqlHandled } from './handled.ts'
 import { MysqlKept } from './kept.ts'
 import { MysqlManaged } from './managed.ts'
@@ -35,13 +34,14 @@ export class MysqlTx implements Tx<MysqlDb> {
   readonly audit: MysqlAudit
   readonly meta: MysqlMeta
   readonly #session: Session
-  /** What user code works on; none in a transaction that the application opened. */
-  readonly #ground: Ground | undefined
+  readonly #client: Client | undefined
+  readonly #world: World
 
   /** @param client of the driver, for `openScope`; none for a transaction that the application opened */
   constructor(session: Session, ddl: RunDdl, world: World, client?: Client) {
     this.#session = session
-    this.#ground = client && { client, session, world }
+    this.#client = client
+    this.#world = world
     this.cursors = new MysqlCursors(session)
     this.trail = new MysqlTrail(session)
     this.marks = new MysqlMarks(session)
@@ -71,10 +71,10 @@ export class MysqlTx implements Tx<MysqlDb> {
   }
 
   openScope(rules: ScopeRules): DbScope<MysqlDb> {
-    if (!this.#ground) {
+    if (!this.#client) {
       throw new TidemarkError('NOT_IN_TRANSACTION', 'A handler cannot run inside a transaction of the application')
     }
-    return openScope(this.#ground, rules)
+    return openScope({ client: this.#client, session: this.#session, world: this.#world }, rules)
   }
 
   drive<T>(op: Op<T>): Promise<T> {
