@@ -69,7 +69,11 @@ describePostgres(
 
     test('the same seed leaves the same trace twice, however fast the server answers', async () => {
       const seed = 12
-      const again = await simulate({ seed, database })
+      const fresh = await makeDatabase(serverUrl)
+      const other = await PgDatabase.open(fresh.url)
+      const again = await simulate({ seed, database: other })
+      await other.close()
+      await fresh.drop()
       expect(again.traceHash).toBe(played.get(seed)?.traceHash)
       expect(new Set([...played.values()].map(({ traceHash }) => traceHash)).size).toBe(SEEDS.length)
     })
