@@ -8,8 +8,12 @@ import { key, type Row, readNumber } from './values.ts'
 
 /** How long a successor tries to get at the cursor row. It takes over all the same: its commits then wait for the lock. */
 const FREE_MS = 10_000
-/** The server refreshes what it tells of transactions ten times a second. */
-const LOOK_MS = 100
+/**
+ * What the server tells of transactions is made anew only when nobody has asked for 100 ms. Several that ask every 100 ms would
+ * keep each other from seeing anything new, so each waits for longer, and for another time each time.
+ */
+const LOOK_MS = 130
+const LOOK_SPREAD_MS = 200
 
 const LOCK = 'SELECT id FROM {watchers} WHERE name = ? FOR UPDATE'
 const BORROW_WAIT = `SET @tidemark_wait = @@SESSION.innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout = 1`
@@ -87,7 +91,7 @@ async function endBlockers(setting: LeaseSetting, waiting: PoolConnection, locke
       while (!done.signal.aborted) {
         const { rows } = await onClient(client).execute(bind(setting.names.parts(BLOCKERS), [waiting.threadId]))
         for (const row of rows) await endSession(client, row)
-        await setting.world.sleep(LOOK_MS, done.signal)
+        await setting.world.sleep(LOOK_MS + LOOK_SPREAD_MS * setting.world.random(), done.signal)
       }
     })
   } catch {
