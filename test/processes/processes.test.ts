@@ -82,10 +82,12 @@ async function check(kind: Kind, processes: number, more: readonly Act[] = []) {
   expect(intruders).toEqual([])
   expect(stolen(duties, played.outs)).toEqual([])
   expect(brokenRevisions(history)).toEqual([])
-  // KNOWN: on MariaDB a holder that is frozen with a row locked is now and then replaced after 6 to 8 s, when the server ends it
-  // by its idle time-out, and not within a second of its lease. Printed above, and bounded here.
-  const late = kind === 'mysql' ? ({ ms }: { ms: number }) => ms > 12_000 : tooLate
-  expect(played.takeovers.filter(late)).toEqual([])
+  // KNOWN: on MariaDB a holder that is frozen inside the user's code, with a row locked, is now and then replaced after 6 to 8 s,
+  // not within a second of its lease. Printed above, and bounded here; every other takeover is in time there as well.
+  const known = played.takeovers.filter(
+    ({ act, ms }) => kind === 'mysql' && /^(handle|final)$/.test(act) && ms < 12_000,
+  )
+  expect(played.takeovers.filter((one) => tooLate(one) && !known.includes(one))).toEqual([])
   expect(members.flatMap((member) => member.of('halted'))).toEqual([])
   expect(members.map((member) => member.exitCode)).toEqual(members.map(() => 0))
   expect(Object.keys(figures.failing)).not.toContain('UNEXPECTED')
