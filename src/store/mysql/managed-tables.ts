@@ -1,5 +1,5 @@
-import { TidemarkError } from '../../errors.ts'
 import type { ColumnType } from '../store.ts'
+import { mismatch, type NameRules } from '../table-names.ts'
 import type { Session } from './session.ts'
 import { type Row, readNumberOrNull, readText, readTextOrNull } from './values.ts'
 
@@ -52,25 +52,12 @@ export const KEEPS: Readonly<Record<ColumnType, (column: FoundColumn) => boolean
   int256: keepsDigits,
 }
 
-const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
-
-export function mismatch(table: string, sentence: string, values: Record<string, unknown> = {}): TidemarkError {
-  return new TidemarkError('STORE_TABLE_MISMATCH', sentence, { values: { table, ...values } })
-}
-
-/** Names are written into SQL, so they are held to letters, digits and underscores, and quoted all the same. */
-export function checkNames(table: string, columns: readonly string[], prefix: string): void {
-  const odd = [table, ...columns].find((name) => !NAME.test(name))
-  if (odd !== undefined)
-    throw mismatch(table, 'A name may hold letters, digits and underscores only, at most 63', {
-      name: odd.slice(0, 80),
-    })
-  const taken = ['tidemark_', prefix.toLowerCase()].some((start) => table.toLowerCase().startsWith(start))
-  if (taken) throw mismatch(table, "Names that begin as Tidemark's own tables do are taken")
-  const own = columns.find((name) => /^tidemark_/i.test(name))
-  if (own !== undefined) throw mismatch(table, 'Column names that begin with tidemark_ are taken', { column: own })
-  if (new Set(columns.map((name) => name.toLowerCase())).size < columns.length) {
-    throw mismatch(table, 'The database does not tell names of columns apart that differ only in case')
+/** @param prefix of Tidemark's own tables */
+export function namesWith(prefix: string): NameRules {
+  return {
+    isTaken: (table) => ['tidemark_', prefix.toLowerCase()].some((start) => table.toLowerCase().startsWith(start)),
+    taken: "Names that begin as Tidemark's own tables do are taken",
+    caseless: 'The database does not tell names of columns apart that differ only in case',
   }
 }
 

@@ -1,15 +1,16 @@
 import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
+import { checkNames } from '../table-names.ts'
 import { chunks, type SqlRows, type SqlValue } from './literals.ts'
 import {
   BYTES,
   checkColumns,
-  checkNames,
   createSql,
   type FoundColumn,
   findOrMake,
   KEEPS,
+  namesWith,
   quote,
   type RunDdl,
   SQL_TYPE,
@@ -78,7 +79,7 @@ export class MysqlManaged implements ManagedPort {
   }
 
   async ensureTable(table: ManagedTable): Promise<void> {
-    checkNames(table.table, Object.keys(table.columns), this.#session.names.prefix)
+    checkNames(table.table, Object.keys(table.columns), namesWith(this.#session.names.prefix))
     await findOrMake(this.#session, this.#ddl, table.table, createSql(table.table, definition(table)))
     await checkColumns(this.#session, table.table, wantedColumns(table))
   }

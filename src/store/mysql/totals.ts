@@ -1,9 +1,10 @@
 import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import { afterChange, type TotalRow } from '../sums.ts'
+import { checkNames, mismatch } from '../table-names.ts'
 import type { KeptTotals, TotalChange, TotalsPort, TotalsTable } from '../totals.ts'
 import { chunks, type SqlRows, type SqlValue } from './literals.ts'
-import { checkColumns, checkKey, checkNames, createSql, findOrMake, mismatch, type RunDdl } from './managed-tables.ts'
+import { checkColumns, checkKey, createSql, findOrMake, namesWith, type RunDdl } from './managed-tables.ts'
 import { isConstraint } from './mysql-errors.ts'
 import type { Session } from './session.ts'
 import {
@@ -61,7 +62,7 @@ export class MysqlTotals implements TotalsPort {
   }
 
   async ensureTable(table: TotalsTable): Promise<void> {
-    checkNames(table.table, [...keysOf(table), ...sumsOf(table)], this.#session.names.prefix)
+    checkNames(table.table, [...keysOf(table), ...sumsOf(table)], namesWith(this.#session.names.prefix))
     if (!fitsKey(table)) throw mismatch(table.table, 'The columns of the key are too many: at most three texts')
     await findOrMake(this.#session, this.#ddl, table.table, createSql(table.table, definition(table)))
     await checkColumns(this.#session, table.table, wantedColumns(table))

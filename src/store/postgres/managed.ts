@@ -1,17 +1,9 @@
 import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
+import { checkNames } from '../table-names.ts'
 import type { Connection } from './connection.ts'
-import {
-  type Column,
-  checkColumns,
-  checkNames,
-  declared,
-  findOrMake,
-  nameOf,
-  quote,
-  SQL_TYPE,
-} from './managed-tables.ts'
+import { type Column, checkColumns, declared, findOrMake, NAMES, nameOf, quote, SQL_TYPE } from './managed-tables.ts'
 import { encodeManaged } from './managed-values.ts'
 import { isConstraint } from './pg-errors.ts'
 import { blob, int } from './values.ts'
@@ -69,7 +61,7 @@ export class PgManaged implements ManagedPort {
   }
 
   async ensureTable(table: ManagedTable): Promise<void> {
-    checkNames(table.table, Object.keys(table.columns))
+    checkNames(table.table, Object.keys(table.columns), NAMES)
     await findOrMake(this.#connection, table.table, definition(table), (oid) =>
       checkColumns(this.#connection, table.table, oid, allColumns(table)),
     )

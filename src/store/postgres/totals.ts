@@ -1,10 +1,11 @@
 import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import { conflict, overflow } from '../sums.ts'
+import { checkNames } from '../table-names.ts'
 import type { KeptTotals, TotalChange, TotalsPort, TotalsTable } from '../totals.ts'
 import type { Connection } from './connection.ts'
 import type { PgRow } from './driver.ts'
-import { checkColumns, checkKey, checkNames, declared, findOrMake, nameOf, quote } from './managed-tables.ts'
+import { checkColumns, checkKey, declared, findOrMake, NAMES, nameOf, quote } from './managed-tables.ts'
 import { encodeManaged } from './managed-values.ts'
 import { sqlState } from './pg-errors.ts'
 import { allColumns, deleteSql, findSql, insertSql, keysOf, sumsOf, updateSql } from './totals-sql.ts'
@@ -99,7 +100,7 @@ export class PgTotals implements TotalsPort {
   }
 
   async ensureTable(table: TotalsTable): Promise<void> {
-    checkNames(table.table, [...keysOf(table), ...sumsOf(table)])
+    checkNames(table.table, [...keysOf(table), ...sumsOf(table)], NAMES)
     await findOrMake(this.#connection, table.table, definition(table), async (oid) => {
       await checkColumns(this.#connection, table.table, oid, allColumns(table))
       await checkKey(this.#connection, table.table, oid, keysOf(table))

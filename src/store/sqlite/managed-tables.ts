@@ -1,5 +1,5 @@
-import { TidemarkError } from '../../errors.ts'
 import type { ColumnType } from '../store.ts'
+import { mismatch, type NameRules } from '../table-names.ts'
 import type { Connection } from './connection.ts'
 import { readNumber, readText } from './values.ts'
 
@@ -36,25 +36,10 @@ const KEEPS: Readonly<Record<string, readonly Affinity[]>> = {
   BLOB: ['BLOB', 'TEXT', 'INTEGER', 'NUMERIC', 'REAL'],
 }
 
-const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/
-
-export function mismatch(table: string, sentence: string, values: Record<string, unknown> = {}): TidemarkError {
-  return new TidemarkError('STORE_TABLE_MISMATCH', sentence, { values: { table, ...values } })
-}
-
-/** Names are written into SQL, so they are held to letters, digits and underscores, and quoted all the same. */
-export function checkNames(table: string, columns: readonly string[]): void {
-  const odd = [table, ...columns].find((name) => !NAME.test(name))
-  if (odd !== undefined)
-    throw mismatch(table, 'A name may hold letters, digits and underscores only, at most 63', {
-      name: odd.slice(0, 80),
-    })
-  if (/^(tidemark|sqlite)_/i.test(table)) throw mismatch(table, 'Names that begin with tidemark_ or sqlite_ are taken')
-  const own = columns.find((name) => /^tidemark_/i.test(name))
-  if (own !== undefined) throw mismatch(table, 'Column names that begin with tidemark_ are taken', { column: own })
-  if (new Set(columns.map((name) => name.toLowerCase())).size < columns.length) {
-    throw mismatch(table, 'SQLite does not tell names apart that differ only in case')
-  }
+export const NAMES: NameRules = {
+  isTaken: (table) => /^(tidemark|sqlite)_/i.test(table),
+  taken: 'Names that begin with tidemark_ or sqlite_ are taken',
+  caseless: 'SQLite does not tell names apart that differ only in case',
 }
 
 export function quote(name: string): string {

@@ -1,8 +1,9 @@
 import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import type { ManagedPort, ManagedRow, ManagedTable } from '../store.ts'
+import { checkNames } from '../table-names.ts'
 import type { Connection } from './connection.ts'
-import { type Column, checkColumns, checkNames, declared, findOrMake, quote, SQL_TYPE } from './managed-tables.ts'
+import { type Column, checkColumns, declared, findOrMake, NAMES, quote, SQL_TYPE } from './managed-tables.ts'
 import { encodeManaged } from './managed-values.ts'
 import { isConstraint } from './sqlite-errors.ts'
 import { blob, int } from './values.ts'
@@ -51,7 +52,7 @@ export class SqliteManaged implements ManagedPort {
   }
 
   ensureTable(table: ManagedTable): void {
-    checkNames(table.table, Object.keys(table.columns))
+    checkNames(table.table, Object.keys(table.columns), NAMES)
     if (findOrMake(this.#connection, table.table, createSql(table))) {
       checkColumns(this.#connection, table.table, allColumns(table))
     }

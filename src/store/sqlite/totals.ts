@@ -2,10 +2,11 @@ import type { BlockNumber } from '../../chain/block.ts'
 import { TidemarkError } from '../../errors.ts'
 import { decodeInt256 } from '../amounts.ts'
 import { afterChange, type TotalRow } from '../sums.ts'
+import { checkNames } from '../table-names.ts'
 import type { KeptTotals, TotalChange, TotalsPort, TotalsTable } from '../totals.ts'
 import type { Connection } from './connection.ts'
 import type { SqliteRow, SqliteValue } from './driver.ts'
-import { type Column, checkColumns, checkNames, declared, findOrMake, quote, SQL_TYPE } from './managed-tables.ts'
+import { type Column, checkColumns, declared, findOrMake, NAMES, quote, SQL_TYPE } from './managed-tables.ts'
 import { encodeManaged } from './managed-values.ts'
 import { isConstraint } from './sqlite-errors.ts'
 import { int, readBlock, readNumber, readText, text } from './values.ts'
@@ -95,7 +96,7 @@ export class SqliteTotals implements TotalsPort {
   }
 
   ensureTable(table: TotalsTable): void {
-    checkNames(table.table, [...keysOf(table), ...sumsOf(table)])
+    checkNames(table.table, [...keysOf(table), ...sumsOf(table)], NAMES)
     if (!findOrMake(this.#connection, table.table, createSql(table))) return
     checkColumns(this.#connection, table.table, allColumns(table), keysOf(table))
   }
