@@ -60,6 +60,19 @@ function updateSql(table: TotalsTable): string {
   return `UPDATE ${quote(table.table)} SET ${sets.join(', ')} WHERE ${whereKey(table)}`
 }
 
+/** The statements of one table, put together once for many keys. */
+interface Statements {
+  readonly find: string
+  readonly insert: string
+  readonly update: string
+  readonly remove: string
+}
+
+function statementsOf(table: TotalsTable): Statements {
+  const remove = `DELETE FROM ${quote(table.table)} WHERE ${whereKey(table)}`
+  return { find: findSql(table), insert: insertSql(table), update: updateSql(table), remove }
+}
+
 function encodeKey({ table, key }: TotalsTable, values: Key): SqliteValue[] {
   return Object.entries(key).map(([column, type]) => encodeManaged(table, column, type, values[column]))
 }
@@ -102,11 +115,12 @@ export class SqliteTotals implements TotalsPort {
   }
 
   get(table: TotalsTable, key: Key): Readonly<Record<string, bigint>> | null {
-    return this.#find(table, encodeKey(table, key))?.sums ?? null
+    return this.#find(table, findSql(table), encodeKey(table, key))?.sums ?? null
   }
 
   add(table: TotalsTable, changes: readonly TotalChange[]): void {
-    for (const change of changes) this.#addOne(table, change)
+    const statements = statementsOf(table)
+    for (const change of changes) this.#addOne(table, statements, change)
   }
 
   keep(watcher: number, table: string, kept: readonly KeptTotals[]): void {
@@ -128,18 +142,18 @@ export class SqliteTotals implements TotalsPort {
     this.#connection.run(DELETE_THROUGH, int(watcher), text(table), int(block))
   }
 
-  #find(table: TotalsTable, key: readonly SqliteValue[]): TotalRow | null {
-    const row = this.#connection.get(findSql(table), ...key)
+  #find(table: TotalsTable, sql: string, key: readonly SqliteValue[]): TotalRow | null {
+    const row = this.#connection.get(sql, ...key)
     return row ? readRow(table, row) : null
   }
 
-  #addOne(table: TotalsTable, change: TotalChange): void {
+  #addOne(table: TotalsTable, { find, insert, update, remove }: Statements, change: TotalChange): void {
     const key = encodeKey(table, change.key)
-    const before = this.#find(table, key)
+    const before = this.#find(table, find, key)
     const after = afterChange(table, before, change)
     try {
-      if (after) this.#connection.run((before ? updateSql : insertSql)(table), ...encodeRow(table, after), ...key)
-      else this.#connection.run(`DELETE FROM ${quote(table.table)} WHERE ${whereKey(table)}`, ...key)
+      if (after) this.#connection.run(before ? update : insert, ...encodeRow(table, after), ...key)
+      else this.#connection.run(remove, ...key)
     } catch (error) {
       throw refused(table, error)
     }
